@@ -118,6 +118,20 @@ func slowdownIsKept(t *testing.T, tr *trial) {
 
 const second = time.Second
 
+// A fleet that only watches its calls goes under the operator's cap, also where that was raised since.
+func TestACapRaisedWhileCallsAreWatchedIsInForce(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 1)
+	tr.slowTo(feedback.Begin(tr.c, tr.now))
+	tr.askOn(time.Second, 10)
+	tr.set(control.Change{Values: parameters.Values{"cap": "600"}})
+	tr.askOn(time.Second, 10)
+	if got := tr.askOn(4*time.Second, 10); got < 2300 {
+		t.Errorf("got %d units in 4 s after the raise from 300 to 600 a second, want about 2376", got)
+	}
+}
+
 // What Redis holds as a slowdown may be anything: the limit goes on, and never above its cap.
 func TestASlowdownThatCanNotBeReadIsNone(t *testing.T) {
 	oneGoroutine(t)

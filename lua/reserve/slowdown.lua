@@ -13,7 +13,9 @@ v[17] = v[17] or ''
 if v[17] ~= '' then
   local one = slowdown_of(v[17], now)
   if one and not (set and set.ignore_throttled) then
-    slow.pace, slow.till = string.format('%.6f', one.units) .. ' ' .. int(one.window), one['until']
+    if one.slowed ~= 0 then -- else the fleet only watches its calls, under the contract
+      slow.pace, slow.till = string.format('%.6f', one.units) .. ' ' .. int(one.window), one['until']
+    end
   else -- it is none, or operators want none
     redis.call('HDEL', limit, 'slowdown')
     v[17] = ''

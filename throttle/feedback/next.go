@@ -91,9 +91,12 @@ func Next(s limit.Slowdown, c limit.Contract, share float64, nodes []Counts, now
 	return l.again("")
 }
 
-// scaled is a slowdown in units of the contract's window.
+// scaled is a slowdown in units of the contract's window. Under one that slowed nothing, the contract's cap is in force.
 func scaled(s limit.Slowdown, c limit.Contract) limit.Slowdown {
 	window := c.Window.Microseconds()
+	if s.Slowed == 0 {
+		s.Window, s.Units, s.Effective = window, float64(c.Cap), float64(c.Cap)
+	}
 	factor := float64(window) / float64(s.Window)
 	s.Window, s.Units, s.Effective, s.Before = window, s.Units*factor, s.Effective*factor, s.Before*factor
 	within := func(units float64) float64 { return math.Max(floor*float64(c.Cap), math.Min(units, float64(c.Cap))) }

@@ -295,6 +295,43 @@ func TestRefusalsAtAnyRateLowerNothingForLong(t *testing.T) {
 	}
 }
 
+// everyNth is a provider that accepts up to so many units a second, and refuses each nth call for another reason.
+func everyNth(n int, accepts func(float64) float64) func(float64) float64 {
+	calls := 0
+	return func(at float64) float64 {
+		if calls++; calls%n == 0 {
+			return 0
+		}
+		return accepts(at)
+	}
+}
+
+// While a fleet only watches its calls, the operator's cap is in force at once, raised or lowered.
+func TestTheOperatorsCapIsInForceWhileCallsAreWatched(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		caps []int64 // for ten seconds each, but the last
+		want int     // calls a second
+	}{
+		{[]int64{300, 600}, 594},
+		{[]int64{300, 30, 300}, 297},
+	} {
+		p := newPlay(contractOf(row.caps[0]), 3, everyNth(500, always(everything)))
+		for _, units := range row.caps {
+			p.contract.Cap = units
+			p.run(10)
+		}
+		if got := p.sum(len(p.seconds)-10, len(p.seconds)); got.granted < 10*row.want-10 || p.slow.IsZero() {
+			t.Errorf("caps %v: got %d calls in ten seconds under slowdown %+v, want %d under one", row.caps, got.granted, p.slow, 10*row.want)
+		}
+		p.accepts = always(0.8 * float64(p.contract.Cap)) // now something has to be slowed
+		p.run(10)
+		if got := p.slow.EffectiveCap(p.contract) / float64(p.contract.Cap); got < 0.75 || got > 0.85 {
+			t.Errorf("caps %v, then a provider that accepts 0.8 of the last: got an effective cap of %.2f of it", row.caps, got)
+		}
+	}
+}
+
 // A fleet that was idle, or has few jobs, keeps its cap where now and then a call is refused.
 func TestFewCallsDoNotTakeTheCapAway(t *testing.T) {
 	t.Parallel()

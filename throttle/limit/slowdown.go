@@ -16,11 +16,11 @@ import (
 type Slowdown struct {
 	Number    int64   `json:"number"`    // when it was decided. No two have the same
 	Since     int64   `json:"since"`     // calls with slots from here on tell whether it is right
-	Units     float64 `json:"units"`     // that are granted in any Window, at most
+	Units     float64 `json:"units"`     // that are granted in any Window, at most, where Slowed is not 0
 	Window    int64   `json:"window"`    // µs
 	Until     int64   `json:"until"`     // nothing is granted before; a time that is over, or 0: no block
 	Effective float64 `json:"effective"` // the effective cap in any Window. Units is lower for some seconds after a block
-	Slowed    int64   `json:"slowed"`    // when calls were first slowed; 0: they are only watched
+	Slowed    int64   `json:"slowed"`    // when calls were first slowed; 0: they are only watched, under the operator's cap
 
 	Throttled    int64   `json:"throttled"`     // when calls were refused last
 	Blocks       int     `json:"blocks"`        // in a row, the last one included
@@ -78,10 +78,10 @@ func (s Slowdown) UnitsIn(c Contract) float64 { return s.in(c, s.Units) }
 // EffectiveCap is the effective cap in units in any window of the contract.
 func (s Slowdown) EffectiveCap(c Contract) float64 { return s.in(c, s.Effective) }
 
-// in converts units of the slowdown's window to the contract's window, up to its cap. Without
-// a slowdown it is the cap.
+// in converts units of the slowdown's window to the contract's window, up to its cap. It is the cap
+// where nothing was slowed.
 func (s Slowdown) in(c Contract, units float64) float64 {
-	if s.IsZero() {
+	if s.Slowed == 0 {
 		return float64(c.Cap)
 	}
 	return math.Min(float64(c.Cap), units*float64(c.Window.Microseconds())/float64(s.Window))
