@@ -18,6 +18,7 @@
 //     the rate that it accepted. That is judged over two windows, and five seconds at most.
 //   - It refuses nothing for seven seconds: the effective cap rises by a fiftieth with each
 //     look, about once a second, and by a twenty-fifth after twice as long, up to the operator's cap.
+//     A minute after the last lowering or block, refused calls that are too few to lower it count as none.
 //
 // A provider may refuse calls for another reason than their rate, such as one recipient.
 // Lowering the cap does not help then. After three tries without far fewer refused calls the

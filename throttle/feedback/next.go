@@ -21,8 +21,9 @@ const (
 	lowered = 0.98 // of the rate that was accepted
 	raised  = 1.02 // with each look; twice, when nothing was refused for twice as long as quiet
 	quiet   = 7 * time.Second
-	tenth   = 0.1  // of the effective cap, which is tried after a block
-	floor   = 0.01 // of the operator's cap, which is always left
+	settled = time.Minute // after the last lowering or block: refused calls that lower nothing are quiet from then on
+	tenth   = 0.1         // of the effective cap, which is tried after a block
+	floor   = 0.01        // of the operator's cap, which is always left
 
 	leastBlock = time.Second // where the provider does not say how long, doubled with each block in a row; or says less
 	mostBlock  = time.Minute // a provider that asks for more is asked again after this
@@ -79,10 +80,10 @@ func Next(s limit.Slowdown, c limit.Contract, share float64, nodes []Counts, now
 		l.MadeSince, l.RefusedSince = l.MadeSince+l.made, l.RefusedSince+l.refused
 	}
 	switch {
-	case l.refused == 0:
-		return l.clean()
 	case l.refused >= leastRefused && l.refused <= l.made && float64(l.refused) > tolerated*float64(l.made):
 		return l.lower()
+	case l.refused == 0 || now-l.Since >= settled.Microseconds(): // a provider that refuses a few for their rate refuses more soon
+		return l.clean()
 	}
 	l.Throttled = now // a few, or of calls that were made before: the cap is right
 	if l.ramps() {
@@ -214,7 +215,7 @@ func (l look) keep(refused float64) Decision {
 	return l.again(fmt.Sprintf("not slowed for %s: %s", kept, l.Why))
 }
 
-// clean follows a look without refused calls.
+// clean follows a look without refused calls, or with a few long after the last lowering.
 func (l look) clean() Decision {
 	l.Blocks = 0
 	isQuiet := l.now-l.Throttled >= quiet.Microseconds()

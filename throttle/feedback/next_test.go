@@ -306,6 +306,23 @@ func everyNth(n int, accepts func(float64) float64) func(float64) float64 {
 	}
 }
 
+// After an incident the cap comes back, also at a provider that goes on to refuse a few calls for another reason than their rate.
+func TestAFewRefusedCallsDoNotKeepTheCapDown(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{150, 300, 1000} {
+		p := newPlay(contractOf(300), 3, everyNth(n, from(60, 60, everything)))
+		p.asks = 3 * time.Second
+		p.run(360)
+		if got := p.sum(59, 60); got.granted > 90 {
+			t.Errorf("one in %d: got %d calls in the last second of the incident, want about 60", n, got.granted)
+		}
+		if got := p.sum(300, 360); got.granted < 60*296 {
+			t.Errorf("one in %d refused: got %.1f calls a second four minutes after the incident, want 297", n, float64(got.granted)/60)
+		}
+		t.Logf("one in %d: %s", n, strings.Join(p.events, "; "))
+	}
+}
+
 // While a fleet only watches its calls, the operator's cap is in force at once, raised or lowered.
 func TestTheOperatorsCapIsInForceWhileCallsAreWatched(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ type Slowdown struct {
 	Effective float64 `json:"effective"` // the effective cap in any Window. Units is lower for some seconds after a block
 	Slowed    int64   `json:"slowed"`    // when calls were first slowed; 0: they are only watched, under the operator's cap
 
-	Throttled    int64   `json:"throttled"`     // when calls were refused last
+	Throttled    int64   `json:"throttled"`     // when calls were refused last; a few do not count a minute after the last lowering
 	Blocks       int     `json:"blocks"`        // in a row, the last one included
 	Lowered      int     `json:"lowered"`       // how often the cap was lowered since calls were first refused; 0 again after seven quiet seconds
 	Before       float64 `json:"before"`        // the effective cap before that
