@@ -92,7 +92,7 @@ func TestChangesOfTheGuardLawBreaksWithout(t *testing.T) {
 		{"token_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
 		{"leaky_bucket", "each change takes the widest terms since the last unit in", "math.max(c.passed or 0, ", "math.max(0, "},
 		{"leaky_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
-		{"sliding_window_log", "a start that lies ahead stays", "not_before, c.start, c.slot", "not_before, c.slot"},
+		{"sliding_window_log", "the guard in force when the last unit was granted", "math.max(c.guard, c.late)", "c.guard"},
 		{"sliding_window_list", "a smaller guard begins again", " or c.guard < old.guard", ""},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {

@@ -15,15 +15,11 @@ end
 function algorithm.take(c, now, want, _, ahead, not_before)
   local wait = early(c, now, not_before)
   if wait > 0 then return nil, wait end
-  local ends = c.keep
-  if now >= ends then
-    redis.call('DEL', KEYS[3])
-    ends = now + length(c)
-  end
-  local count = tonumber(redis.call('GET', KEYS[3]) or 0)
+  local ends, count = math.min(c.keep, algorithm.left(c)), 0 -- a window that became shorter ends sooner
+  if now >= ends then ends = now + length(c) else count = tonumber(redis.call('GET', KEYS[3]) or 0) end
   local given = fitting(c, allowed(c) - count - ahead, want)
   if given == 0 then return nil, count > 0 and ends - now or SOON end
-  redis.call('INCRBY', KEYS[3], int(given))
-  granted(now, ends)
+  redis.call('SET', KEYS[3], int(count + given))
+  granted(c, now, ends)
   return {given = given}
 end

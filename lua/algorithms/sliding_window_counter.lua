@@ -40,8 +40,12 @@ local function free_at(c, start, units, count, before)
 end
 
 -- change: buckets of another length know nothing of each other.
-function algorithm.change(c, old, now, not_before)
-  if length(c) ~= length(old) then return reset(c, old, now, not_before) end
+do
+  local same_length = algorithm.change
+  function algorithm.change(c, old, now, not_before)
+    if length(c) ~= length(old) then return reset(c, now, not_before) end
+    return same_length(c, old, now, not_before)
+  end
 end
 
 function algorithm.back(c, _, list)
@@ -68,6 +72,6 @@ function algorithm.take(c, now, want, _, ahead, not_before)
     return nil, at > now and at - now or SOON
   end
   redis.call('HSET', KEYS[3], 'index', int(index), 'count', int(count + given), 'before', int(before))
-  granted(now, start + 2 * long)
+  granted(c, now, start + 2 * long)
   return {given = given}
 end

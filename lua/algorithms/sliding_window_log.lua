@@ -90,6 +90,6 @@ function algorithm.take(c, now, want, _, ahead, not_before)
     return nil, leave > 0 and leaves(c, left + leave) - now or SOON
   end
   add(now, number + given, gone)
-  granted(now, now + length(c))
+  granted(c, now, now + length(c))
   return {given = given}
 end
