@@ -33,9 +33,10 @@ end
 -- last one is later than that one.
 function algorithm.left(c) return c.slot + c.window + math.max(c.guard, c.late) end
 
--- reset forgets the state, and begins when all units granted have left the window. A start that lies ahead stays.
+-- reset forgets the state, and begins when all units granted have left the window. Terms under which nothing was granted
+-- count no more: a start that lies ahead is of such terms.
 local function reset(c, now, not_before)
-  local from = math.max(now, not_before, c.start, algorithm.left(c))
+  local from = math.max(now, not_before, algorithm.left(c))
   redis.call('DEL', KEYS[3])
   c.start, c.keep = from, 0
   note('start', int(from))
@@ -46,7 +47,8 @@ end
 -- change: another cap counts the units granted before, and so does a shorter window. Of a longer window the state knows
 -- too little, and with a smaller guard it would forget units too soon that may still be late.
 function algorithm.change(c, old, now, not_before)
-  if length(c) > length(old) or c.guard < old.guard then return reset(c, now, not_before) end
+  local empty = c.slot < c.start -- nothing was granted since the state was forgotten
+  if empty or length(c) > length(old) or c.guard < old.guard then return reset(c, now, not_before) end
 end
 
 -- early is how long nothing may be granted yet.

@@ -169,3 +169,54 @@ func TestAShorterWindowCountsFromTheChange(t *testing.T) {
 		})
 	}
 }
+
+// A change that is undone before it granted a unit leaves nothing behind.
+func TestAWindowThatIsUndoneLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	for _, a := range windowed() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := spent(t, a, time.Second)
+			tr.set(control.Change{Values: parameters.Values{"window": "1h0m0s"}})
+			tr.standsStill(2 * time.Second)
+			tr.set(control.Change{Values: parameters.Values{"window": "1s"}})
+			tr.waited(time.Second)
+			tr.saturate(3*limit.Windowed(tr.c).Microseconds(), 10)
+			tr.mustKeep()
+		})
+	}
+}
+
+// standsStill wants nothing to be granted for that long.
+func (tr *trial) standsStill(d time.Duration) {
+	tr.Helper()
+	for end := tr.now + d.Microseconds(); tr.now < end; tr.pass(100_000) {
+		if got := tr.reserve(0, 1).Schedule.Given; got > 0 {
+			tr.Fatalf("%s: %d units were granted, want none", tr.a.Name, got)
+		}
+	}
+}
+
+// A unit may be as late as the guard in force when it was granted, however often the terms change before the next unit.
+func TestALateUnitCountsUnderAllTermsThatFollow(t *testing.T) {
+	t.Parallel()
+	for _, a := range windowed() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", a, contract(10), 1)
+			tr.set(windowAndGuard(time.Second, 100*time.Millisecond))
+			tr.pass(3 * limit.Windowed(tr.c).Microseconds())
+			tr.reserve(0, 10)
+			last := tr.grants[len(tr.grants)-1]
+			for _, window := range []time.Duration{time.Second, 2 * time.Second} {
+				tr.set(windowAndGuard(window, 10*time.Millisecond))
+				tr.poll()
+			}
+			tr.waited(3 * time.Second)
+			want := 2*time.Second + 100*time.Millisecond
+			if got := time.Duration(tr.grants[len(tr.grants)-1]-last) * time.Microsecond; got < want {
+				t.Errorf("the next unit lies %v behind the last one, want %v at least", got, want)
+			}
+		})
+	}
+}
