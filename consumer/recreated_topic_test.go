@@ -124,6 +124,9 @@ func TestANodeWaitsForAMissingTopic(t *testing.T) {
 		})
 		time.Sleep(3 * time.Minute)
 		t.Logf("%d joins in three minutes", joins.Load())
+		if n.c.Status().Ready() == nil {
+			t.Error("got ready nil while the topic is missing, want an error")
+		}
 		made, err := w.client.CreateTopics(w.t.Context(), &kafka.CreateTopicsRequest{
 			Topics: []kafka.TopicConfig{{Topic: "jobs", NumPartitions: 1, ReplicationFactor: 1}},
 		})

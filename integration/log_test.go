@@ -52,7 +52,7 @@ func (w *servers) topicGrows(t *testing.T) {
 	s.lagGone(t)
 	stop(t, s.nodes...)
 	once(t, s.judge.report(t, s.cap), 6*each)
-	t.Logf("the jobs in three new partitions were sent %v after these were made; looked for each 30 s", took.Round(100*time.Millisecond))
+	t.Logf("the jobs in three new partitions were sent %v after these were made", took.Round(100*time.Millisecond))
 }
 
 // topicRecreated: a topic is deleted and made again while no node runs. Its jobs

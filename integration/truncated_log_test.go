@@ -78,7 +78,7 @@ func (s *scene) onBrokers(t *testing.T, brokers ...int) {
 //	go test -run TestDeletedTopicReal -v ./integration
 func TestDeletedTopicReal(t *testing.T) {
 	w := startServers(t, containers.KafkaCreating)
-	const jobs, partitions, away = 300, 3, 75 * time.Second // twice as long as a member waits between its looks for new partitions
+	const jobs, partitions, away = 300, 3, 75 * time.Second // long enough for many looks at the topic
 	s := w.scene(t, 1000, partitions, 0)
 	s.spread(t, "old", partitions, jobs)
 	nodes := s.start(t, 2)

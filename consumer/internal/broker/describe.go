@@ -21,8 +21,9 @@ const metadataVersion = 10
 
 // TopicState is what a broker knows about one topic.
 type TopicState struct {
-	ID      topicname.ID
-	Leaders map[int]string // address of each partition's leader; partitions without a leader are left out
+	ID         topicname.ID
+	Partitions int            // their number
+	Leaders    map[int]string // address of each partition's leader; partitions without a leader are left out
 }
 
 // Describer asks the brokers of a cluster about topics, one broker at a time. It belongs to
@@ -77,7 +78,7 @@ func readTopic(answer kmsg.Response) (TopicState, error) {
 	for _, b := range res.Brokers {
 		brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
-	s := TopicState{ID: t.TopicID, Leaders: make(map[int]string, len(t.Partitions))}
+	s := TopicState{ID: t.TopicID, Partitions: len(t.Partitions), Leaders: make(map[int]string, len(t.Partitions))}
 	for _, p := range t.Partitions {
 		if addr, known := brokers[p.Leader]; known {
 			s.Leaders[int(p.Partition)] = addr

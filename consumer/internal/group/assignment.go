@@ -34,13 +34,16 @@ type assignment struct {
 	described chan struct{}                // closed when the cluster has first described the topic
 	soon      chan struct{}                // a notice to describe the topic at once; one slot
 	checked   chan struct{}                // closed when recreated is known for the last commits
-	gone      bool                         // the topic does not exist; owned by watchTopic until checked is closed
-	newID     topicname.ID                 // as last seen; likewise
+	newID     topicname.ID                 // as last seen; owned by watchTopic until checked is closed
+	gone      bool                         // the topic does not exist; owned by watchTopic
+	assigned  int                          // how many partitions this member assigned; or notLeader
+	differs   time.Time                    // since when the topic has another number; zero: it has not; owned by watchTopic
 }
 
 func newAssignment(g *Group, gen *kafka.Generation) *assignment {
 	a := &assignment{
-		Assignment: g.o.Scheduler.NewAssignment(), g: g, gen: gen, fresh: int(g.fresh.Load()),
+		Assignment: g.o.Scheduler.NewAssignment(), g: g, gen: gen,
+		fresh: int(g.fresh.Load()), assigned: int(g.balancer.assigned.Load()),
 		described: make(chan struct{}), soon: make(chan struct{}, 1), checked: make(chan struct{}),
 	}
 	a.id.Store(new(topicname.ID))
@@ -62,9 +65,10 @@ func (a *assignment) drainLeft(most time.Duration) time.Duration {
 	return max(min(most, time.Until(ended.Add(a.g.o.Drain))), 0)
 }
 
-// run works the partitions until the consumer stops, the generation ends or the group
-// refuses the member. Then it drains and commits. It returns whether the group refused.
-func (a *assignment) run(stopped, revoked <-chan struct{}) (removed bool) {
+// run works the partitions until the consumer stops, the generation ends, the group refuses
+// the member or the topic has other partitions. Then it drains and commits. It returns
+// whether the member is to end the generation itself.
+func (a *assignment) run(stopped, revoked <-chan struct{}) (rejoin bool) {
 	defer a.g.o.Health.Forget(a.g.topic())
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -85,7 +89,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (removed bool) {
 	a.commitLast(last, stopped)
 	cause := context.Cause(a.Context())
 	a.g.o.Log.Info("partitions drained", "topic", a.g.topic(), "partitions", partitions, "cause", cause)
-	return errors.Is(cause, errRemoved)
+	return errors.Is(cause, errRemoved) || errors.Is(cause, errPartitions)
 }
 
 // watch ends the deliveries' context with its cause, and begins the drain. It does not wait
@@ -146,7 +150,11 @@ func (a *assignment) noteAssigned(partitions int) {
 	a.g.o.Metrics.rebalances.WithLabelValues(a.g.topic()).Inc()
 	before := a.g.had.Swap(int64(partitions))
 	a.g.o.Log.Info("partitions assigned", "topic", a.g.topic(), "partitions", partitions, "before", before)
-	if partitions == 0 {
+	switch {
+	case partitions > 0:
+	case a.assigned == 0:
+		a.g.o.Log.Warn("no partition assigned: the group's coordinator does not know the topic yet", "topic", a.g.topic())
+	default:
 		a.g.o.Log.Warn("no partition assigned: the group has more members than the topic has partitions")
 	}
 }

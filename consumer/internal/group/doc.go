@@ -8,7 +8,7 @@
 //	begin         starts each partition once its start offset is known
 //	fetcher       of package fetch
 //	RunDiverted   of package settle: writes the records of diverted jobs
-//	watchTopic    asks each second for the topic's id and its leaders
+//	watchTopic    asks each second for the topic's id, its leaders and the number of partitions
 //
 // The goroutine of the generation commits at an interval. When the assignment ends, it or watch
 // drops the jobs that were not handed out. It awaits calls in flight for the drain at most, and commits once
@@ -42,9 +42,15 @@
 // ids. Kafka drops a group's offsets with the topic, so a recreated topic begins at its first
 // record otherwise.
 //
-// A topic is gone. kafka-go ends a generation without partitions as soon as it has begun, and
-// would join all the time. So the member waits until the topic exists, and /readyz and the log
-// say so.
+// A topic is gone. The member keeps its generation until the topic exists, and /readyz and the
+// log say so. The topic's id ends the generation then.
+//
+// Partitions are added, or the coordinator's answer was stale. The leader assigns the partitions
+// that the coordinator knows, and kafka-go takes an unknown topic for one without partitions. Its
+// own watch compares later answers with a second one, and misses a change between the two. So
+// the leader keeps the number that it assigned. It ends its generation once the topic has had
+// another number for five seconds: a broker may learn of it a little later than another one.
+// When the leader joins again, the group assigns all partitions once more.
 //
 // A killed node returns. A join has all members join again, and the coordinator waits for
 // those it still knows until their session is over. So the whole fleet would stand still for a

@@ -19,9 +19,6 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// watchInterval is how often kafka-go looks for new partitions of the topic.
-const watchInterval = 30 * time.Second
-
 // Options configures a [Group]. Times are those of the consumer.
 type Options struct {
 	ID         string // of the group
@@ -54,6 +51,8 @@ type Group struct {
 	fresh  atomic.Int64
 	had    atomic.Int64 // partitions, by the last assignment; for the log
 	seenID topicname.ID // of the topic, as first seen; owned by the assignment's watchTopic
+
+	balancer balancer
 }
 
 // New makes a group. It does not connect.
@@ -73,10 +72,9 @@ func (g *Group) config() kafka.ConsumerGroupConfig {
 	o := &g.o
 	return kafka.ConsumerGroupConfig{
 		ID: o.ID, Brokers: o.Connection.Brokers, Dialer: g.o.Client.Dialer, Topics: []string{g.topic()},
-		GroupBalancers:    []kafka.GroupBalancer{kafka.RangeGroupBalancer{}},
+		GroupBalancers:    []kafka.GroupBalancer{&g.balancer},
 		HeartbeatInterval: o.Heartbeat, SessionTimeout: o.Session, RebalanceTimeout: o.Session,
 		JoinGroupBackoff: o.JoinBackoff, Timeout: 5 * time.Second, StartOffset: kafka.FirstOffset,
-		WatchPartitionChanges: true, PartitionWatchInterval: watchInterval,
 	}
 }
 
@@ -165,12 +163,11 @@ func (g *Group) start(ctx context.Context, gen *kafka.Generation) chan struct{} 
 	drained := make(chan struct{})
 	a := newAssignment(g, gen)
 	gen.Start(func(genCtx context.Context) {
-		removed := a.run(ctx.Done(), genCtx.Done()) //nolint:contextcheck // the last commits come after both contexts
+		rejoin := a.run(ctx.Done(), genCtx.Done()) //nolint:contextcheck // the last commits come after both contexts
 		close(drained)
-		if !removed {
+		if !rejoin {
 			<-genCtx.Done() // to return would end the generation
 		}
-		a.awaitTopic(ctx)
 	})
 	return drained
 }

@@ -34,7 +34,7 @@ var errRecreated = fmt.Errorf("the topic was deleted and created again: %w", err
 // watchTopic checks whether the topic is still the one that the member's offsets belong to,
 // each second and once more before the last commit. Offsets alone don't tell: as soon as a
 // recreated topic has grown beyond them they seem to fit, and the jobs before them would
-// never be sent. The same answer holds the leader of each partition.
+// never be sent. The same answer holds the leader of each partition, and their number.
 func (a *assignment) watchTopic() {
 	defer close(a.checked)
 	d := &broker.Describer{Client: a.g.o.Client}
@@ -97,13 +97,10 @@ func (a *assignment) describeSoon() {
 // counts as the same.
 func (a *assignment) describe(ctx context.Context, d *broker.Describer) (same bool, err error) {
 	now, err := d.Describe(ctx, a.g.topic())
-	gone := errors.Is(err, kafka.UnknownTopicOrPartition)
-	if gone && !a.gone {
-		a.g.o.Log.Warn("the topic is gone", "topic", a.g.topic())
-	}
-	a.gone = gone
+	a.noteGone(err)
 	if now.Leaders != nil {
 		a.fetch.UseLeaders(now.Leaders)
+		a.checkPartitions(now.Partitions)
 	}
 	if now.ID == (topicname.ID{}) {
 		a.g.o.Log.Debug("the topic's id is not known", "topic", a.g.topic(), "error", err)
@@ -118,6 +115,19 @@ func (a *assignment) describe(ctx context.Context, d *broker.Describer) (same bo
 	}
 	a.id.Store(&now.ID)
 	return true, nil
+}
+
+// noteGone notes whether the topic is gone. The assignment goes on all the same: a member that
+// joined again would get no partition before the topic exists.
+func (a *assignment) noteGone(err error) {
+	was, from := a.gone, a.g.fetchOf(health.NoPartition)
+	a.gone = errors.Is(err, kafka.UnknownTopicOrPartition)
+	switch {
+	case a.gone && a.g.o.Health.Fails(from, err, 0):
+		a.g.o.Log.Warn("the topic is gone, waiting until it is created again", "topic", a.g.topic())
+	case was && !a.gone:
+		a.g.o.Health.Works(from)
+	}
 }
 
 // topicID is that of the topic which the assignment's offsets belong to; zero: it is not
@@ -195,28 +205,4 @@ func (a *assignment) stillThere(ctx context.Context) ([]int, error) {
 		}
 	}
 	return ids, nil
-}
-
-// awaitTopic keeps the member from joining while its topic does not exist. Without
-// partitions kafka-go ends a generation as soon as it has begun, so the member would join
-// over and over.
-func (a *assignment) awaitTopic(ctx context.Context) {
-	if !a.gone && len(a.gen.Assignments[a.g.topic()]) > 0 {
-		return
-	}
-	topics := []string{a.g.topic()}
-	from := a.g.fetchOf(health.NoPartition)
-	defer a.g.o.Health.Works(from)
-	for n := 0; ctx.Err() == nil; n++ {
-		call, cancel := context.WithTimeout(ctx, broker.CallTimeout)
-		_, err := broker.RequireTopics(call, a.g.o.Connection, topics, topics)
-		cancel()
-		if _, missing := errors.AsType[*broker.MissingTopicError](err); !missing {
-			return
-		}
-		if a.g.o.Health.Fails(from, err, 0) {
-			a.g.o.Log.Warn("the topic is gone, waiting until it is created again", "topic", a.g.topic())
-		}
-		wait.For(ctx, wait.Backoff(n, 250*time.Millisecond, 2*time.Second))
-	}
 }
