@@ -40,10 +40,13 @@ func TestAStuckJobTimesOut(t *testing.T) {
 			if got := n.c.Status().InFlight; got != 1 || !held[0].TimedOut() {
 				t.Errorf("got %d in flight and timed out %v, want 1 and true", got, held[0].TimedOut())
 			}
+			if got := n.c.Status().Lanes[0].Waiting; got != 0 {
+				t.Errorf("got %d waiting while the worker has the settled job, want 0", got)
+			}
 			late(held[0])
 			late(held[0])
-			if got := n.c.Status().InFlight; got != 0 {
-				t.Errorf("got %d in flight after the worker let go, want 0", got)
+			if got := n.c.Status(); got.InFlight != 0 || got.Lanes[0].Waiting != 0 {
+				t.Errorf("got %d in flight and %d waiting after the worker let go, want 0 and 0", got.InFlight, got.Lanes[0].Waiting)
 			}
 			w.ok(n.end())
 			letters := w.letters("jobs")

@@ -51,6 +51,7 @@ type Partition struct {
 	diverted  linked.Volume  // jobs whose diversion is not written
 	ready     linked.Volume  // in a fair lane: jobs that are ready
 	inFlight  int            // handed out; not settled, or a worker still has them
+	abandoned int            // of those: timed out and settled, so their offsets are complete
 	headWaits bool           // the first record in buffer has to wait, and a timer is set
 
 	fetched    int64      // where the next fetch begins

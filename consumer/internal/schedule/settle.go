@@ -117,6 +117,9 @@ func (s *Scheduler) letGo(d *Delivery, done bool) {
 		return
 	}
 	s.workerLeaves(d)
+	if before == states.Abandoned {
+		d.part.abandoned--
+	}
 	if before.Late() {
 		s.fill(d.part.src.Lane)
 		return
@@ -136,6 +139,9 @@ func EndRecord(d *Delivery, done bool) {
 		return
 	case before == states.Writing:
 		s.workerLeaves(d)
+	case before == states.TimedOut:
+		d.part.abandoned++
+		fallthrough
 	default:
 		d.part.asg.leaves()
 	}

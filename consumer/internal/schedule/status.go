@@ -45,7 +45,7 @@ func (p *Partition) lag() int64 {
 // addTo counts the partition's offsets that are not complete, as far as is known.
 func (p *Partition) addTo(l *status.Lane, now time.Time) {
 	l.Oldest = max(l.Oldest, p.age(now))
-	left := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight+p.asleep.Items)
+	left := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight-p.abandoned+p.asleep.Items)
 	l.Asleep += p.asleep.Items
 	l.Behind += p.behind.Items
 	if p.src.Delay > 0 {
