@@ -28,6 +28,21 @@ func withRetryTopics(o consumer.Options, order consumer.Order, delays ...time.Du
 
 func header(name, value string) job.Header { return job.Header{Key: name, Value: []byte(value)} }
 
+// A job that was called before keeps its number of calls, also where its retry topic refuses it.
+func TestARefusedJobOfARetryTopicKeepsItsCalls(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		n := w.start(withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second), settled)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		w.produce("jobs.retry.5s", job.Record{Value: []byte("v"), Headers: []job.Header{header("x-attempt", "3"), header(job.HeaderLane, "unknown")}})
+		w.waitFor("jobs.retry.5s", 0, 1)
+		w.ok(n.end())
+		if got := headerMap(w.letters("jobs")[0]); got["x-attempt"] != "3" || got["x-error-class"] != "unsupported" {
+			t.Errorf("got attempt %q and class %q, want 3 and unsupported", got["x-attempt"], got["x-error-class"])
+		}
+	})
+}
+
 // A job that is tried again later comes back at that time as the same job: key, value, id and
 // foreign headers as they were, with its attempts. Retry metadata of a producer is ignored.
 func TestARetriedJobComesBackAsItWas(t *testing.T) {

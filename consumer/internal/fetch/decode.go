@@ -26,9 +26,7 @@ func (m *batchMaker) decode(d *schedule.Delivery, rec job.Record, now time.Time)
 		about.Tenant, f = tenantOf(src, &d.Job)
 	}
 	if f != nil {
-		if err != nil {
-			f.Calls = about.Attempts.Calls
-		}
+		f.Calls = about.Attempts.Calls
 		about.Diversion = diversion.Unreadable(*f)
 	}
 	schedule.Prepare(d, m.p, about)
