@@ -6,7 +6,7 @@
 //
 // Kafka remembers which letters are settled, as it does for jobs: by the committed offset of
 // the group <group>.<topic>.dlq, and by the bitmap of completed offsets in its metadata, in
-// format v1 (see package offsets). The bitmap covers 8192 offsets from the first open letter
+// format v2 with the topic's id (see package offsets). The bitmap covers 8192 offsets from the first open letter
 // on. A letter further away can be settled only when those before it are.
 //
 // Kafka forgets a group's offsets when nothing was committed for
@@ -65,6 +65,7 @@
 // as out of reach, and left.
 //
 // What remains: Kafka forgets offsets of a group without members after
-// offsets.retention.minutes; then all letters in the log are open again. A topic that was
-// recreated, and has grown beyond the old offset, counts as settled up to it.
+// offsets.retention.minutes; then all letters in the log are open again. The topic's id shows
+// that a topic was recreated: all of its letters are open. Brokers before 2.8 have no ids. There
+// a recreated topic that has grown beyond the old offset counts as settled up to it.
 package dlq
