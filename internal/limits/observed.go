@@ -68,6 +68,8 @@ type Slowdown struct {
 	Since        string  `json:"since,omitempty"`
 	BlockedUntil string  `json:"blocked_until,omitempty"`
 	Why          string  `json:"why"`
+
+	State limit.Slowdown `json:"-"` // as Redis holds it: it says the effective cap under other settings
 }
 
 // slowdown is nil where the provider's answers slow nothing down.
@@ -79,6 +81,7 @@ func slowdown(ctx context.Context, operator *control.Control, now limit.Settings
 	state := Slowdown{
 		EffectiveCap: slow.EffectiveCap(now.Contract), Granted: slow.UnitsIn(now.Contract),
 		Since: timetext.Exact(limit.FromMicros(slow.Slowed)), Why: slow.Why,
+		State: slow,
 	}
 	if slow.BlockedAt(clock) {
 		state.BlockedUntil = timetext.Exact(limit.FromMicros(slow.Until))

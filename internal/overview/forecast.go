@@ -100,8 +100,8 @@ func (f *Fleet) binds() bool {
 // forecastAt takes a rate in units a second.
 func (f *Fleet) forecastAt(s limit.Settings, rate float64, binds bool) Forecast {
 	c := Forecast{Jobs: f.waiting(), PerS: f.perSecond(), Since: FromRate}
-	if slow := f.Limit.Slowdown; slow != nil && s.Cap > 0 {
-		rate *= slow.EffectiveCap / float64(s.Cap)
+	if slow := f.Limit.Slowdown; slow != nil && !s.IgnoreThrottled && s.Cap > 0 {
+		rate *= slow.State.EffectiveCap(s.Contract) / float64(s.Cap)
 	}
 	c.Cost, c.CostFrom = f.cost(s)
 	rate /= c.Cost

@@ -309,3 +309,27 @@ func TestAForecastTakesJobsForTheUnitsThatTheyCount(t *testing.T) {
 		t.Errorf("got %+v, want one unit a job where max_cost is 1", got)
 	}
 }
+
+// A slowdown leaves so many units a second, whatever the window of the settings that are asked for. It never raises their cap.
+func TestAForecastOfOtherSettingsKeepsToTheirCap(t *testing.T) {
+	t.Parallel()
+	busy := lanes(figures.Lane{Name: "default", Waiting: 30_000, PerS: 100})
+	busy.Limits = []Limit{{Name: "provider", Binds: 1}}
+	f := fleet(settings(), working("n1", busy))
+	f.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 250, State: limit.Slowdown{Number: 1, Effective: 250, Units: 250, Window: time.Second.Microseconds()}}
+	for name, tc := range map[string]struct {
+		change func(*limit.Settings)
+		want   float64 // units a second, before the guard takes its share
+	}{
+		"the settings in force": {func(*limit.Settings) {}, 250},
+		"a lower cap":           {func(s *limit.Settings) { s.Cap = 100 }, 100},
+		"another window":        {func(s *limit.Settings) { s.Cap, s.Window = 12_000, time.Minute }, 200},
+		"no slowdown any more":  {func(s *limit.Settings) { s.IgnoreThrottled = true }, 300},
+	} {
+		s := settings()
+		tc.change(&s)
+		if got, want := f.forecastAt(s, f.capRate(s), f.binds()).PerS, tc.want*s.UsableShare(); math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: got %g jobs a second, want %g", name, got, want)
+		}
+	}
+}

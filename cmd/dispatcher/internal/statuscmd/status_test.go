@@ -142,6 +142,16 @@ func TestForecastPreviewsAChange(t *testing.T) {
 	}
 }
 
+// The provider leaves 250 units a second. Of a cap of 100 all is left.
+func TestForecastPreviewsAChangeOfASlowedFleet(t *testing.T) {
+	t.Parallel()
+	s := newFleet(t, busy())
+	later := time.Now().Add(time.Hour).UnixMicro() // the node judges the slowdown by calls after that, so it stays as it is
+	slow := limit.Slowdown{Number: later, Since: later, Units: 250, Effective: 250, Window: time.Second.Microseconds(), Slowed: later}
+	s.redis.HSet("dispatcher:{default}:limit:provider", "slowdown", slow.Pack())
+	s.run(t, NewForecast, "forecast", "--cap", "100").MustPrint(t, "247.5 a second", "99.01 a second")
+}
+
 func TestTheCallsOfTheLastMinute(t *testing.T) {
 	t.Parallel()
 	one, two := 1.0, 2.0
