@@ -35,11 +35,15 @@ func scalerQuery(t *testing.T) string {
 	return object.Spec.Triggers[0].Metadata.Query
 }
 
-// promtoolTest is a test file of promtool: these series have these values, and then the query has this one.
-func promtoolTest(query string, series map[string]int, want int) ([]byte, error) {
+// promtoolTest is a test file of promtool: these series have these values for five minutes, the late ones for the last two of
+// them. Then the query has this value.
+func promtoolTest(query string, series, late map[string]int, want int) ([]byte, error) {
 	var input []any
 	for name, value := range series {
 		input = append(input, map[string]any{"series": name, "values": fmt.Sprintf("%d+0x5", value)})
+	}
+	for name, value := range late {
+		input = append(input, map[string]any{"series": name, "values": fmt.Sprintf("_x3 %d+0x2", value)})
 	}
 	expected := map[string]any{"expr": query, "eval_time": "5m", "exp_samples": []any{map[string]any{"labels": "{}", "value": want}}}
 	return yaml.Marshal(map[string]any{"tests": []any{map[string]any{"interval": "1m", "input_series": input, "promql_expr_test": []any{expected}}}})
@@ -65,16 +69,16 @@ func TestTheScalerKeepsTheNodesWhileALimitBinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			series := map[string]int{
-				`dispatcher_consumer_lag_records{instance="n1", topic="jobs", partition="0"}`:          30_000,
-				`dispatcher_consumer_lag_records{instance="n2", topic="jobs.retry.1h", partition="0"}`: 90_000,
-				`dispatcher_limit_waiting_jobs{instance="n3", limit="recipient"}`:                      c.waiting,
+				`dispatcher_consumer_lag_records{job="dispatcher", instance="n1", topic="jobs", partition="0"}`:          30_000,
+				`dispatcher_consumer_lag_records{job="dispatcher", instance="n2", topic="jobs.retry.1h", partition="0"}`: 90_000,
+				`dispatcher_limit_waiting_jobs{job="dispatcher", instance="n3", limit="recipient"}`:                      c.waiting,
 			}
 			for _, node := range []string{"n1", "n2", "n3"} {
-				series[`dispatcher_consumer_in_flight_jobs{instance="`+node+`", lane="default"}`] = 20
-				series[`dispatcher_limit_binds_ratio{instance="`+node+`", limit="provider"}`] = c.first
-				series[`dispatcher_limit_binds_ratio{instance="`+node+`", limit="recipient"}`] = c.later
+				series[`dispatcher_consumer_in_flight_jobs{job="dispatcher", instance="`+node+`", lane="default"}`] = 20
+				series[`dispatcher_limit_binds_ratio{job="dispatcher", instance="`+node+`", limit="provider"}`] = c.first
+				series[`dispatcher_limit_binds_ratio{job="dispatcher", instance="`+node+`", limit="recipient"}`] = c.later
 			}
-			tryQuery(t, path, query, series, c.want)
+			tryQuery(t, path, query, series, nil, c.want)
 		})
 	}
 }
@@ -84,19 +88,46 @@ func TestTheScalerNeedsNoLaterLimit(t *testing.T) {
 	t.Parallel()
 	path, query := promtool(t), scalerQuery(t)
 	series := map[string]int{
-		`dispatcher_consumer_lag_records{instance="n1", topic="jobs", partition="0"}`: 30_000,
-		`dispatcher_consumer_in_flight_jobs{instance="n1", lane="default"}`:           20,
-		`dispatcher_limit_binds_ratio{instance="n1", limit="provider"}`:               0,
+		`dispatcher_consumer_lag_records{job="dispatcher", instance="n1", topic="jobs", partition="0"}`: 30_000,
+		`dispatcher_consumer_in_flight_jobs{job="dispatcher", instance="n1", lane="default"}`:           20,
+		`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`:               0,
 	}
-	tryQuery(t, path, query, series, 6)
-	series[`dispatcher_limit_binds_ratio{instance="n1", limit="provider"}`] = 1
-	tryQuery(t, path, query, series, 1)
+	tryQuery(t, path, query, series, nil, 6)
+	series[`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`] = 1
+	tryQuery(t, path, query, series, nil, 1)
+}
+
+// Two fleets have one Prometheus. The other one has four nodes, a limit that binds, and a lag of its own.
+func TestTheScalerLooksAtItsOwnFleetAlone(t *testing.T) {
+	t.Parallel()
+	path, query := promtool(t), scalerQuery(t)
+	series := map[string]int{
+		`dispatcher_consumer_lag_records{job="dispatcher", instance="n1", topic="jobs", partition="0"}`: 30_000,
+		`dispatcher_consumer_in_flight_jobs{job="dispatcher", instance="n1", lane="default"}`:           20,
+		`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`:               0,
+		`dispatcher_consumer_lag_records{job="other", instance="o1", topic="jobs", partition="0"}`:      90_000,
+		`dispatcher_limit_waiting_jobs{job="other", instance="o1", limit="recipient"}`:                  500,
+	}
+	for _, node := range []string{"o1", "o2", "o3", "o4"} {
+		series[`dispatcher_limit_binds_ratio{job="other", instance="`+node+`", limit="provider"}`] = 1
+	}
+	tryQuery(t, path, query, series, nil, 6)
+	series[`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`] = 1
+	tryQuery(t, path, query, series, nil, 1)
+}
+
+// A rollout starts a new node before an old one leaves.
+func TestTheScalerCountsNoNodeOfARollout(t *testing.T) {
+	t.Parallel()
+	series := map[string]int{`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`: 1}
+	late := map[string]int{`dispatcher_limit_binds_ratio{job="dispatcher", instance="n2", limit="provider"}`: 1}
+	tryQuery(t, promtool(t), scalerQuery(t), series, late, 1)
 }
 
 // tryQuery has promtool evaluate a query over series.
-func tryQuery(t *testing.T, promtool, query string, series map[string]int, want int) {
+func tryQuery(t *testing.T, promtool, query string, series, late map[string]int, want int) {
 	t.Helper()
-	text, err := promtoolTest(query, series, want)
+	text, err := promtoolTest(query, series, late, want)
 	if err != nil {
 		t.Fatal(err)
 	}
