@@ -70,7 +70,7 @@ func serveNone(t *testing.T, who auth.Options, o api.Options) served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Reader = limits.Reader{Config: config(t), Redis: client(t, server)}
+	o.Reader = limits.NewReader(config(t), client(t, server))
 	web := httptest.NewServer(guard.Handler(api.New(o)))
 	t.Cleanup(web.Close)
 	s := served{T: t, url: web.URL + "/api/v1/", redis: server}

@@ -54,7 +54,7 @@ func FuzzRequest(f *testing.F) {
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	f.Cleanup(func() { _ = rdb.Close() })
 	cfg := config(f)
-	handler := api.New(api.Options{Reader: limits.Reader{Config: cfg, Redis: rdb}})
+	handler := api.New(api.Options{Reader: limits.NewReader(cfg, rdb)})
 	fill := func(lost bool) {
 		server.FlushAll()
 		if lost {

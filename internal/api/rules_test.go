@@ -128,5 +128,5 @@ func TestARuleWhoseNodesCanNotBeReadIsMade(t *testing.T) {
 
 func reader(t *testing.T, s served) overview.Reader {
 	t.Helper()
-	return overview.Reader{Reader: limits.Reader{Config: config(t), Redis: client(t, s.redis)}}
+	return overview.Reader{Reader: limits.NewReader(config(t), client(t, s.redis))}
 }

@@ -104,7 +104,7 @@ func (r Reader) document(name string, now limit.Settings) *Document {
 func (r Reader) observe(ctx context.Context, operator *control.Control, d *Document, of *limit.Hash, clock time.Time) (err error) {
 	now := d.Settings
 	if now.Auto && !now.Gate {
-		if d.Chosen, err = chosenLateness(ctx, operator); err != nil {
+		if d.Chosen, err = r.choices.of(ctx, operator, d.Name, now); err != nil {
 			return err
 		}
 		if d.Trips, err = roundTrips(ctx, operator, now, clock); err != nil {

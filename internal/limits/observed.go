@@ -2,7 +2,6 @@ package limits
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"dispatcher/internal/timetext"
@@ -10,30 +9,6 @@ import (
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 )
-
-// Chosen is when and why the fleet chose the lateness that is in force.
-type Chosen struct {
-	At  string `json:"at"`
-	Why string `json:"why"`
-}
-
-// chosenLateness finds the fleet's choice in the history, if no later change replaced it.
-func chosenLateness(ctx context.Context, operator *control.Control) (*Chosen, error) {
-	const far = 1000 // all there is
-	entries, err := operator.History(ctx, far)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if e.Chosen() {
-			return &Chosen{At: timetext.Exact(e.To.Changed), Why: strings.TrimPrefix(e.To.Why, lateness.WhyPrefix)}, nil
-		}
-		if !e.From.Auto || e.From.Lateness != e.To.Lateness {
-			break // an operator set another one since
-		}
-	}
-	return nil, nil //nolint:nilnil // there is none
-}
 
 // RoundTrips are measured to the provider. The spread must cover how much they vary.
 type RoundTrips struct {

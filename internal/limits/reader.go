@@ -11,10 +11,17 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// Reader reads the limits of a fleet. Both fields are to be set.
+// Reader reads the limits of a fleet. Its copies share what it remembers.
 type Reader struct {
 	Config configs.Config // which limits the fleet has, as its file says
 	Redis  redis.UniversalClient
+
+	choices *choices
+}
+
+// NewReader makes a reader. It connects to nothing.
+func NewReader(cfg configs.Config, rdb redis.UniversalClient) Reader {
+	return Reader{Config: cfg, Redis: rdb, choices: &choices{}}
 }
 
 // Control is what reads and changes one limit.

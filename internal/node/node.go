@@ -214,7 +214,7 @@ func (n *Node) makeAdmin() (err error) {
 			return err
 		}
 		o.API = api.New(api.Options{
-			Reader: limits.Reader{Config: n.cfg, Redis: n.redis}, Redrives: n.redrives, DeadLetters: letters,
+			Reader: limits.NewReader(n.cfg, n.redis), Redrives: n.redrives, DeadLetters: letters,
 			Level: n.level, Node: Name(n.cfg), Logger: n.log,
 		})
 		o.Page = page.Handler()

@@ -84,7 +84,7 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	}
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{parts.RedisAddr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	s.awaitLimit(limits.Reader{Config: cfg, Redis: rdb})
+	s.awaitLimit(limits.NewReader(cfg, rdb))
 	server, err := admin.New(admin.Options{
 		Config: admin.Config{Listen: "127.0.0.1:0", Auth: auth.Settings{Tokens: tokens}},
 		API:    s.away(api.New(s.options(cfg, rdb))), Page: page.Handler(),
@@ -130,7 +130,7 @@ func (s *site) options(cfg configs.Config, rdb redis.UniversalClient) api.Option
 		Store: redrive.NewStore(rdb, cfg.Redis.Namespace), Runner: redrive.Kafka(o), Node: "node-1", Logger: log,
 	})
 	background.Run(s.T, redrives.Run)
-	return api.Options{Reader: limits.Reader{Config: cfg, Redis: rdb}, Redrives: redrives, DeadLetters: letters}
+	return api.Options{Reader: limits.NewReader(cfg, rdb), Redrives: redrives, DeadLetters: letters}
 }
 
 // tokenOf writes a token into a file.

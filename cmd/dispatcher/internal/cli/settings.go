@@ -73,7 +73,7 @@ func (s *Settings) redis(log io.Writer, timeout time.Duration) (r limits.Reader,
 	if err != nil {
 		return r, nil, err
 	}
-	return limits.Reader{Config: cfg, Redis: rdb}, func() { _ = rdb.Close() }, nil // nothing is under way that its error could concern
+	return limits.NewReader(cfg, rdb), func() { _ = rdb.Close() }, nil // nothing is under way that its error could concern
 }
 
 // Logger writes to w, with the configured format. The level is the configured one until it is changed.

@@ -69,7 +69,7 @@ func connected(s *cli.Settings, cmd *cobra.Command, name string, of *limit.Hash,
 		return err
 	}
 	defer func() { _ = rdb.Close() }() // nothing is under way that its error could concern
-	conn := limitConn{Reader: limits.Reader{Config: cfg, Redis: rdb}, name: name, value: of}
+	conn := limitConn{Reader: limits.NewReader(cfg, rdb), name: name, value: of}
 	if name != "" {
 		if conn.control, err = conn.Control(name); err != nil {
 			return err
