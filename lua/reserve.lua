@@ -51,6 +51,7 @@ if slow.till > now then -- the provider wants no call
 end
 
 if flag('d') and ticket >= 0 then lanes.set(lane, 'served', math.max(lane.served, math.min(lane.queued, ticket))) end
+lanes.release()
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or lane.queued) - lane.served), nil
 local left = earmark_of and earmark_of ~= node and now >= from and tonumber(earmarked) or 0
 local first_in_queue = ahead == 0

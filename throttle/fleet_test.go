@@ -122,6 +122,8 @@ if lanes then
   end)
   redis.call('HSET', KEYS[1], 'lanes', lanes)
 end
+local asks = redis.call('HGET', KEYS[1], 'asks')
+if asks then redis.call('HSET', KEYS[1], 'asks', (string.gsub(asks, '%d+', function(at) return at == '0' and '0' or less(at) end))) end
 local by, at, before = string.match(redis.call('HGET', KEYS[1], 'step_report') or '', '^(%S+) (%d+) (%d+)$')
 if by then redis.call('HSET', KEYS[1], 'step_report', by .. ' ' .. less(at) .. ' ' .. (before == '0' and '0' or less(before))) end
 local all = redis.call('HGETALL', KEYS[2])

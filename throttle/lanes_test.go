@@ -196,6 +196,51 @@ func TestALaneGetsItsMinShareOfTheFleet(t *testing.T) {
 	}
 }
 
+// Nodes that leave with a place in the queue, killed or not, leave their units to those that stay.
+func TestNodesThatLeftDoNotBlockTheQueue(t *testing.T) {
+	oneGoroutine(t)
+	t.Parallel()
+	for name, leave := range map[string]func(f *laned, node int){
+		"killed":  func(*laned, int) {},
+		"stopped": (*laned).signOff,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newLaned(t, 3000, 4, 0, 0.1)
+			waiting := func() (nodes int) {
+				for _, n := range f.nodes[1:] {
+					nodes += countInt(n.places[1].Taken)
+				}
+				return nodes
+			}
+			for end := f.now + 10_000_000; f.now < end && (f.got[1] < 3000 || waiting() < 3); {
+				f.run(time.Millisecond, 0, 0)
+			}
+			if waiting() < 3 {
+				t.Fatalf("got %d nodes in the queue, want all three that are to leave", waiting())
+			}
+			for node := range f.nodes[1:] {
+				leave(f, node+1)
+			}
+			f.bulk = 1
+			f.run(time.Second, 0, 0)
+			f.got[1] = 0
+			f.run(time.Second, 0, 0)
+			if f.got[1] < 2700 {
+				t.Errorf("got %d units for the node that stayed in the second second, want about 3,000", f.got[1])
+			}
+		})
+	}
+}
+
+// signOff has a node leave as at a graceful end: it gives the place of its last lane up.
+func (f *laned) signOff(node int) {
+	f.Helper()
+	last := len(f.shares) - 1
+	f.lane, f.places[node] = script.Lane{Number: last, Reach: lastReach, MinShares: f.shares}, f.nodes[node].places[last]
+	f.ask(node, 0)
+}
+
 // The lane that waits is chosen as its min share says, on a node that decides alone: most urgent first, and those behind as they are
 // owed.
 func TestANodeGivesTurnsByLane(t *testing.T) {

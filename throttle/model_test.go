@@ -34,6 +34,7 @@ type model struct {
 	began          int64
 	queued, served int64
 	spare          int64
+	asks           int64 // until when the last node in the queue asks again
 	step           stepReport
 	here           map[string]presence
 	grants         map[string]grant
@@ -190,14 +191,17 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 	ticket := a.Place.Ticket()
 	if waiting {
 		b := nothing(20_000)
-		b.Place = placed(ticket)
+		m.place(&b, ticket)
 		return b
 	}
 	if m.set.Paused {
 		return nothing(4_000_000)
 	}
+	if m.asks < now {
+		m.served = m.queued // all that were in the queue have left
+	}
 	if ticket >= 0 && a.Place.Due {
-		m.served = max(m.served, ticket)
+		m.served = max(m.served, min(m.queued, ticket))
 	}
 	ahead := m.queued
 	if ticket >= 0 {
@@ -242,7 +246,8 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 			m.spare = now
 		}
 		b := nothing(wait)
-		b.Place, b.Poll = placed(ticket), clock.Duration(poll)
+		b.Poll = clock.Duration(poll)
+		m.place(&b, ticket)
 		return b
 	}
 	if ticket >= 0 {
@@ -272,7 +277,13 @@ func (m *model) extend(a script.Ask, same bool, now int64) {
 	m.base, m.n = m.notBefore, m.set.Burst-1
 }
 
-func placed(ticket int64) script.Place { return script.Place{Taken: ticket >= 0, At: max(0, ticket)} }
+// place gives a refused node a place in the queue, if it has a ticket.
+func (m *model) place(b *script.Reservation, ticket int64) {
+	b.Place = script.Place{Taken: ticket >= 0, At: max(0, ticket)}
+	if ticket >= 0 {
+		m.asks = max(m.asks, b.Now+min(b.Wait, b.Poll).Microseconds()+100_000)
+	}
+}
 
 // The script and the model give the same answers to the same questions.
 func TestScriptIsTheModel(t *testing.T) {

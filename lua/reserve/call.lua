@@ -67,9 +67,9 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'lanes', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', 'slowdown', 'paced',
+  'lanes', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', 'slowdown', 'paced', 'asks',
   unpack(algorithm.fields))
-local OWN = 18 -- fields of the frame, in front of the algorithm's
+local OWN = 19 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
 local step_report, earmark, room_from, wide = v[10], v[11], tonumber(v[12] or 0), v[13]
@@ -106,6 +106,7 @@ local lanes -- see lanes.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
 local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
   keep(repeated or (shared(given, math.huge)))
+  if place and place >= 0 then lanes.stay(given > 0 and set.horizon or math.min(wait, poll or POLL)) end
   lanes.keep()
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,

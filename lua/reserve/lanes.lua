@@ -15,10 +15,12 @@
 --   spare   since when units are free that those ahead have not asked for, µs; 0: none are
 --   credit  units that the lane is owed
 --   till    until then it is taken to have jobs, µs
+-- And asks, "us us …": until when the last node in the queue of each lane asks again. It is read only where there is a queue.
 local lane, ticket -- the lane of this call's jobs, and the node's place in its queue
 lanes = { -- in one piece: a table that grows field by field costs more
   CREDIT = 40000, -- a lane is owed what the pace gives in this time, and the largest job, at most
   AWAY = 10000000, -- no time of a lane lies further ahead
+  LATE = 100000, -- a node in a queue asks by so much later than its time, or has left
   list = {}, own = 1, reach = 0, shares = {}, changed = false, farthest = 0,
 
   -- read reads the field of the limit's hash.
@@ -72,6 +74,30 @@ lanes = { -- in one piece: a table that grows field by field costs more
       lanes.set(one, 'served', one.queued)
       lanes.set(one, 'spare', 0)
     end
+  end,
+
+  -- asks returns until when the last node in each queue asks again.
+  asks = function()
+    local times = {}
+    for word in string.gmatch(v[19] or '', '%d+') do
+      local time = tonumber(word)
+      times[#times + 1] = time < now + lanes.AWAY and time or 0
+    end
+    for i = #times + 1, #lanes.list do times[i] = 0 end
+    return times
+  end,
+
+  -- stay notes that a node in the queue of this lane asks again after that time.
+  stay = function(time)
+    local times = lanes.asks()
+    times[lanes.own] = math.max(times[lanes.own], now + time + lanes.LATE)
+    for i, at in ipairs(times) do times[i] = int(at) end
+    note('asks', table.concat(times, ' '))
+  end,
+
+  -- release empties the queue of this lane where no node asks any more: all that were in it have left.
+  release = function()
+    if lane.served < lane.queued and lanes.asks()[lanes.own] < now then lanes.set(lane, 'served', lane.queued) end
   end,
 
   -- below returns the units that are owed to the lanes behind this one.
