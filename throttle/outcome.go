@@ -67,9 +67,9 @@ func (l *Limiter) Refused(s Slot, units int64, asked time.Duration) {
 
 // Reconcile reports how many units the provider counted for a call, where that may be another
 // number than its job was granted. It corrects the first limit, and the gates where the job counts
-// the same. Units that are missing are charged ahead of all jobs, as far as two caps go. Units
-// that were too many are granted again where the limit counts a window; others have passed them
-// on. See docs/adr/0015.
+// the same. Units that are missing are charged ahead of all jobs, until two windows after
+// the last charge. Units that were too many are granted again where the limit counts a window;
+// others have passed them on. See docs/adr/0015.
 //
 // It is to be called after [Limiter.Used], once a slot.
 func (l *Limiter) Reconcile(s Slot, job Request, counted int64) {
