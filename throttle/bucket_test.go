@@ -13,8 +13,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 func refusing(t *testing.T, c limit.Contract, b limit.Bucket, reserve reserveFunc) *Limiter {
@@ -132,6 +134,51 @@ func TestAPauseTurnsNobodyAway(t *testing.T) {
 			t.Errorf("got %v while paused, want to wait", err)
 		}
 	})
+}
+
+// The script says that units are short where the bucket is full, and nowhere else.
+func TestOnlyAFullBucketIsShortOfUnits(t *testing.T) {
+	t.Parallel()
+	fill := func(tr *trial) {
+		for tr.reserve(0, 100).Schedule.Given > 0 {
+		}
+	}
+	for name, row := range map[string]struct {
+		happen func(tr *trial)
+		want   script.Shortage
+	}{
+		"full":   {fill, script.ShortOfUnits},
+		"paused": {func(tr *trial) { tr.set(control.Change{Values: parameters.Values{"paused": "true"}}) }, script.ShortOfNothing},
+		"a block": {func(tr *trial) {
+			blocked := slowTo(tr.c, 0.5, tr.now)
+			blocked.Until = tr.now + second.Microseconds()
+			tr.slowTo(blocked)
+		}, script.ShortOfNothing},
+		"a report of a step that waits for a second opinion": {func(tr *trial) {
+			tr.since = tr.now
+			tr.poll()
+			_, err := tr.nodes[0].Reserve(tr.Context(), script.Ask{
+				Epoch: tr.epochs[0], Since: tr.since, Read: tr.now, Stepped: true, Learned: true, Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[0],
+			})
+			if err != nil {
+				tr.Fatal(err)
+			}
+		}, script.ShortOfNothing},
+		"a larger max_cost, whose timeline has not begun": {func(tr *trial) {
+			fill(tr)
+			tr.set(control.Change{Values: parameters.Values{"max_cost": "100"}})
+		}, script.ShortOfNothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", algorithm(limit.LeakyBucket), contract(300), 2)
+			tr.pass(second.Microseconds())
+			row.happen(tr)
+			if b := tr.reserve(1, 5); b.Schedule.Given > 0 || b.Short != row.want {
+				t.Errorf("got %d units and shortage %d, want none and %d", b.Schedule.Given, b.Short, row.want)
+			}
+		})
+	}
 }
 
 // A job that was let in and was late waits for another slot, whatever comes before it.

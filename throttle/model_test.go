@@ -224,6 +224,10 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 		return max(0, s.At(ahead+a.BeforeLast(want))-now-horizon)
 	}
 	wait, poll := take(a.Want, ahead), int64(4_000_000)
+	short := script.ShortOfNothing
+	if now >= max(m.notBefore, m.began) {
+		short = script.ShortOfUnits
+	}
 	if s.Given == 0 && ahead > 0 {
 		horizon -= min(100_000, horizon/2)
 		poll = take(a.FirstCost(), 0)
@@ -246,7 +250,7 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 			m.spare = now
 		}
 		b := nothing(wait)
-		b.Poll = clock.Duration(poll)
+		b.Poll, b.Short = clock.Duration(poll), short
 		m.place(&b, ticket)
 		return b
 	}
@@ -257,7 +261,9 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 	turns := max(0, n+s.Given-1-debt) / units
 	m.base, m.n = base+turns*period, n+s.Given-turns*units
 	m.grants[node] = grant{a.Seq, m.epoch, s}
-	return reply(s, 0)
+	b := reply(s, 0)
+	b.Short = short
+	return b
 }
 
 // afterLargest is how long the largest job keeps the timeline, at most a whole window.

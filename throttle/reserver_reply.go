@@ -71,7 +71,7 @@ func (r *reserver) receive(number int, asked []request, reply script.Reservation
 	l.sparse = len(given) > 0 && clock.Duration(given[len(given)-1].At-given[0].At) > r.atLeast(r.block())
 	l.whole = unitsOf(asked) >= r.blockSize()
 	r.adapt(int64(len(given)))
-	l.place, r.cut = reply.Place, reply.Cut
+	l.place, r.cut = reply.Place, reply.Short == script.ShortOfCalls
 	if reply.Schedule.Given == 0 {
 		l.refusedUntil = now.Add(reply.Wait)
 		return
@@ -96,8 +96,8 @@ func (r *reserver) receive(number int, asked []request, reply script.Reservation
 // turnAway refuses the jobs for which a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
 func (r *reserver) turnAway(asked []request, reply script.Reservation) {
-	gives := !r.stepped && r.lost == 0 && !reply.Cut && !reply.Settings.Paused && reply.NotBefore <= reply.Now && reply.Slowdown.Until <= reply.Now && reply.Cooldown == script.CooldownNone
-	if !r.refuses() || !gives {
+	full := !r.stepped && r.lost == 0 && reply.Short == script.ShortOfUnits
+	if !r.refuses() || !full {
 		return
 	}
 	for _, q := range asked {

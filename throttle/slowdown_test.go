@@ -425,7 +425,8 @@ func TestASlowdownEndsWhenTheClockGoesBack(t *testing.T) {
 	}
 }
 
-// Jobs are not turned away since the provider wants a rest: they wait.
+// Jobs are turned away where the bucket is full. Where the script granted nothing for another reason, such as a block or a step of the
+// clock, they wait.
 func TestABlockTurnsNobodyAway(t *testing.T) {
 	t.Parallel()
 	spec := specOf(contract(300))
@@ -435,11 +436,11 @@ func TestABlockTurnsNobodyAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &reserver{Limiter: l, lanes: make([]lane, 1), known: spec.Settings(), learned: true, kind: algorithm(limit.LeakyBucket)}
-	for until, want := range map[int64]error{0: ErrFull, 60_000_000: nil} {
+	for short, want := range map[script.Shortage]error{script.ShortOfUnits: ErrFull, script.ShortOfCalls: nil, script.ShortOfNothing: nil} {
 		q := request{answer: &Answer{}}
-		r.turnAway([]request{q}, script.Reservation{Now: 1000, Settings: r.known, Slowdown: limit.Slowdown{Number: 1, Until: until}})
+		r.turnAway([]request{q}, script.Reservation{Now: 1000, Settings: r.known, Short: short})
 		if got := q.answer.Err; !errors.Is(got, want) {
-			t.Errorf("with a block until %d: got %v, want %v", until, got, want)
+			t.Errorf("with shortage %d: got %v, want %v", short, got, want)
 		}
 	}
 }

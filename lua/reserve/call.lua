@@ -40,7 +40,8 @@
 --           lost, 4 another master, 5 the clock went back, 6 nodes saw it step, 7 another algorithm
 --        12 not_before_us: nothing is granted that lies before this
 --        13 began_us  14 ticket: -1 none  15 poll_us: when a refused node polls, to see whether those ahead of it ask
---        16 whether calls in flight left room for fewer jobs than want a slot: 1 or 0
+--        16 why jobs that want a slot get none: 1 calls in flight left no room for them, 2 the algorithm had no more units; 0:
+--           for another reason, such as a pause
 --        17 the slowdown, see slowdown.lua; empty: none
 --        18 the settings in force, where they are not those that the node knows
 --        19 and on: where slots may go to any of the jobs, see gates.lua
@@ -100,7 +101,7 @@ local function note_wide(guard)
   if guard > set.guard then note('wide', int(guard) .. ' ' .. int(now + HORIZON + LONGEST + 2 * guard)) end
 end
 
-local cut = false -- calls in flight left room for fewer jobs than want a slot
+local short, OF_CALLS, OF_UNITS = 0, 1, 2 -- why jobs that want a slot get none
 local gates, gate_texts, granted_jobs, refused_jobs = {}, {}, '', '' -- see gates.lua
 local lanes -- see lanes.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
@@ -110,7 +111,7 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
   lanes.keep()
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
-    place or -1, poll or POLL, cut and 1 or 0, v[17] or ''}
+    place or -1, poll or POLL, short, v[17] or ''}
   if stored ~= known then r[18] = stored end
   if CHOOSES then
     r[18], r[19], r[20] = r[18] or '', granted_jobs, refused_jobs

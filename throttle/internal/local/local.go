@@ -50,9 +50,12 @@ func (l *Limit) Reserve(_ context.Context, a script.Ask) (script.Reservation, er
 
 // ReserveAt is Reserve at a time on the clock of the limit, in µs.
 func (l *Limit) ReserveAt(now int64, a script.Ask) script.Reservation {
-	bounded := l.set.MaxInFlight > 0
+	short := script.ShortOfNothing // where each node keeps its limit, no bucket refuses
+	if l.set.MaxInFlight > 0 {
+		short = script.ShortOfCalls
+	}
 	reply := func(s clock.Schedule, wait int64) script.Reservation {
-		return script.Reservation{Cut: bounded, Now: now, Epoch: Start, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
+		return script.Reservation{Short: short, Now: now, Epoch: Start, Schedule: s, Wait: clock.Duration(wait), NotBefore: l.notBefore, Settings: l.set}
 	}
 	nothing := func(wait int64) script.Reservation {
 		return reply(clock.Schedule{Base: now, Floor: now, Units: 1, Period: 1}, wait)

@@ -41,6 +41,16 @@ func (c Cooldown) String() string {
 	return CooldownNames[c]
 }
 
+// Shortage is why jobs that wanted a slot got none.
+type Shortage int64
+
+// The shortages, as reserve/call.lua numbers them.
+const (
+	ShortOfNothing Shortage = iota // another reason, such as a pause
+	ShortOfCalls                   // calls in flight left no room for them
+	ShortOfUnits                   // the algorithm had no more
+)
+
 // Ask is one call of reserve.lua.
 type Ask struct {
 	Want        int64         // units
@@ -210,7 +220,7 @@ type Reservation struct {
 	NotBefore int64          // no slot lies before this
 	Place     Place          // in the queue, for a node that was refused
 	Poll      time.Duration  // after which a node that was refused polls
-	Cut       bool           // calls in flight left room for fewer jobs than want a slot
+	Short     Shortage       // why jobs got no slot
 	Slowdown  limit.Slowdown // what the provider's answers leave of the limit
 	Settings  limit.Settings
 	Choice    *Choice // nil: slots go to the first jobs
@@ -309,7 +319,7 @@ func decodeReservation(reply []any, a Ask) (Reservation, error) {
 		NotBefore: n[11],
 		Place:     Place{Taken: n[13] >= 0, At: max(0, n[13])},
 		Poll:      clock.Duration(n[14]),
-		Cut:       n[15] == 1,
+		Short:     Shortage(n[15]),
 		Slowdown:  slow,
 		Settings:  set,
 		Choice:    choice,
