@@ -32,10 +32,10 @@ local differ, counted = {}, {} -- nodes with limits of other names, each of them
 -- others removes the nodes that are gone, and returns the rest but for this one, what was declared, and since when. It notes
 -- the nodes with limits of other names. A value without names is of an older node.
 local function others(group)
-  local there, theirs, at, all = {}, nil, 0, redis.call('HGETALL', group)
+  local there, theirs, from, all = {}, nil, 0, redis.call('HGETALL', group)
   for i = 1, #all, 2 do
     if all[i] == DECLARED then theirs = all[i + 1]
-    elseif all[i] == SINCE then at = tonumber(all[i + 1])
+    elseif all[i] == SINCE then from = tonumber(all[i + 1])
     elseif all[i] ~= node then
       local at, limits = string.match(all[i + 1], '^(%d+) ?(.*)$')
       if tonumber(at or 0) + gone < now then
@@ -49,7 +49,7 @@ local function others(group)
       end
     end
   end
-  return there, theirs, at
+  return there, theirs, from
 end
 
 local function name(id) return string.sub(id, 1, -18) end -- without -0123456789abcdef

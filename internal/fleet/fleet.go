@@ -7,9 +7,11 @@
 // name, stop the fleet. A Redis that was away or lost its data has no declaration, and a
 // node with another limit may be back first. The nodes that registered earlier take the
 // declaration over within a minute. The later node ends at its next registration: until
-// then, three seconds, it works beside the others. The package warns of nodes in another namespace of the same Redis,
-// which may be for another provider, of two nodes with one name, and of nodes that keep
-// other limits after the first. Nodes may differ in these while the fleet is upgraded.
+// then, three seconds, it works beside the others.
+//
+// The package warns of nodes in another namespace of the same Redis, which may be for
+// another provider, of two nodes with one name, and of nodes that keep other limits after
+// the first. Nodes may differ in these while the fleet is upgraded.
 //
 // It does not read or change the limit itself; throttle does.
 //
