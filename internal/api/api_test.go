@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/configs"
@@ -330,6 +331,20 @@ func TestRedisIsAway(t *testing.T) {
 		s.must(s.get(path), 503, `"status":503`, "the disk is full")
 	}
 	s.must(s.patch("provider", `{"cap":300}`, "If-Match: *"), 503, "the disk is full")
+}
+
+// Redis that fails right after a change has made it: the answer says so, for who repeats the request gets 412.
+func TestLawAProblemAfterAChangeNamesItsRevision(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "HGETALL" {
+			c.WriteError("ERR away")
+		}
+		return command == "HGETALL"
+	})
+	s.must(s.patch("provider", `{"cap":300}`, `If-Match: "1"`), 503, "revision 2 is set, but the limit could not be read after that: ", "away")
+	s.must(s.ask(http.MethodPost, "limits/provider/release", ""), 503, "is released, but could not be read after that: ")
 }
 
 // Requests that are too many are refused, and do not wait.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -85,7 +86,11 @@ func (a *api) release(r *http.Request) (any, error) {
 	if err := a.Release(r.Context(), name, of, ch.By, ch.Why); err != nil && !errors.Is(err, control.ErrNotSlowed) {
 		return nil, err
 	}
-	return a.Read(r.Context(), name, of)
+	d, err := a.Read(r.Context(), name, of)
+	if err != nil {
+		return nil, fmt.Errorf("limit %q is released, but could not be read after that: %w", name, err)
+	}
+	return d, nil
 }
 
 // carryOut makes a change, and waits for the nodes where the request asks for that. What is in force already is no error.
@@ -101,11 +106,14 @@ func (a *api) carryOut(r *http.Request, ch control.Change, do change) (any, erro
 	}
 	after, all := await(r, operator, now)
 	d, err := a.Describe(r.Context(), operator, name, nil, now)
-	if err == nil && all {
+	if err != nil {
+		return nil, fmt.Errorf("revision %d is set, but the limit could not be read after that: %w", now.Revision, err)
+	}
+	if all {
 		seconds := after.Seconds()
 		d.InForce.AfterS = &seconds
 	}
-	return d, err
+	return d, nil
 }
 
 // await waits with ?wait=true until each node knows the settings, for three seconds at most. The document says which do not.

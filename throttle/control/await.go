@@ -2,13 +2,11 @@ package control
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
 
@@ -34,7 +32,8 @@ func (e *NotEverywhereError) Error() string {
 
 // Await waits until each node knows these settings or newer ones, and returns how
 // many nodes that are. The error is a [NotEverywhereError] when the context ends
-// first, when only missing nodes lack them, and when there is no node.
+// first, when only missing nodes lack them, and when there is no node. Await asks a
+// Redis that fails again, until the context ends: it may be failing over.
 func (c *Control) Await(ctx context.Context, s limit.Settings) (n int, took time.Duration, err error) {
 	begin := time.Now()
 	ticker := time.NewTicker(awaitEvery)
@@ -53,8 +52,6 @@ func (c *Control) Await(ctx context.Context, s limit.Settings) (n int, took time
 			case len(lack) == 0:
 				return len(nodes), took, nil
 			}
-		} else if ctx.Err() == nil && !script.TimedOut(err) { // a time-out may be the end of ctx, seen by the network first
-			return 0, took, err
 		}
 		select {
 		case <-ticker.C:
@@ -62,7 +59,7 @@ func (c *Control) Await(ctx context.Context, s limit.Settings) (n int, took time
 		case <-ctx.Done():
 		}
 		if late == nil {
-			return 0, took, errors.Join(err, context.Cause(ctx))
+			return 0, took, fmt.Errorf("revision %d is set, but which nodes know it could not be read: %w", s.Revision, err)
 		}
 		return late.Of, took, late
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
@@ -435,6 +438,32 @@ func TestANodeThatLacksAChangeIsNamed(t *testing.T) {
 	var lack *control.NotEverywhereError
 	if !errors.As(err, &lack) || len(lack.Lack) != 1 || lack.Lack[0].Name != "deaf" || lack.Of != 2 {
 		t.Errorf("got %v, want deaf to be named", err)
+	}
+}
+
+// Redis that fails over during a wait is asked again. Where it does not come back, the error says that the change is made.
+func TestLawAWaitOutlastsAFailureOfRedis(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	s := c.must(t, capOf(200))
+	var fails atomic.Int64 // so many readings more
+	c.server.Server().SetPreHook(func(p *server.Peer, command string, _ ...string) bool {
+		failing := command == "HGETALL" && fails.Add(-1) >= 0
+		if failing {
+			p.WriteError("ERR away")
+		}
+		return failing
+	})
+	fails.Store(3)
+	if n, took, err := c.Await(t.Context(), s); err != nil || n != 1 {
+		t.Errorf("got %d nodes after %v: %v, want the one that there is", n, took, err)
+	}
+	fails.Store(math.MaxInt64)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	const want = "revision 2 is set, but which nodes know it could not be read: "
+	if _, _, err := c.Await(ctx, s); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

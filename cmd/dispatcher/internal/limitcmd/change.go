@@ -93,11 +93,15 @@ func change(s *cli.Settings, cmd *cobra.Command, name string, asJSON bool, h how
 			return err
 		}
 		if !h.wait {
-			return conn.show(ctx, cmd.OutOrStdout(), now, asJSON, !unchanged, nil)
+			return unshown(now, conn.show(ctx, cmd.OutOrStdout(), now, asJSON, !unchanged, nil))
 		}
 		wctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		n, took, late := conn.control.Await(wctx, now)
+		lacking := errors.As(late, new(*control.NotEverywhereError))
+		if late != nil && !lacking {
+			return late // Redis did not answer for the whole wait: it would not for show
+		}
 		sctx, cancel := context.WithTimeout(cmd.Context(), limitTimeout)
 		defer cancel()
 		var confirmed *limits.InForce
@@ -105,11 +109,19 @@ func change(s *cli.Settings, cmd *cobra.Command, name string, asJSON bool, h how
 			after := took.Seconds()
 			confirmed = &limits.InForce{Nodes: n, Of: n, AfterS: &after, Lacking: []string{}}
 		}
-		err = conn.show(sctx, cmd.OutOrStdout(), now, asJSON, false, confirmed)
-		if h.missing && errors.As(late, new(*control.NotEverywhereError)) {
+		err = unshown(now, conn.show(sctx, cmd.OutOrStdout(), now, asJSON, false, confirmed))
+		if h.missing && lacking {
 			cmd.PrintErrln(late)
 			late = nil
 		}
 		return errors.Join(late, err)
 	})
+}
+
+// unshown says of an error of show after a change that the change is made all the same.
+func unshown(now limit.Settings, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("revision %d is set, but the limit could not be shown: %w", now.Revision, err)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 
 	"dispatcher/cmd/dispatcher/internal/clitest"
 	"dispatcher/internal/background"
@@ -32,6 +33,11 @@ func works(t *testing.T, l *throttle.Limiter) {
 // seeded is a Redis in which a node has begun to work with the limit.
 func seeded(t *testing.T) (redisAddr string) {
 	t.Helper()
+	return seededServer(t).Addr()
+}
+
+func seededServer(t *testing.T) *miniredis.Miniredis {
+	t.Helper()
 	server := miniredis.RunT(t)
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
 	defer func() { _ = rdb.Close() }()
@@ -45,7 +51,7 @@ func seeded(t *testing.T) (redisAddr string) {
 	stop := background.Run(t, l.Run)
 	works(t, l)
 	stop()
-	return server.Addr()
+	return server
 }
 
 func TestLimitIsShownAndChanged(t *testing.T) {
@@ -171,6 +177,22 @@ func TestLimitWithoutRedisFailsSoon(t *testing.T) {
 	addr := server.Addr()
 	server.Close()
 	limitOn(t, addr)("get", "provider").MustFail(t, `read limit "provider"`)
+}
+
+// A change is made also where Redis fails right after it: the error must not read as if nothing was changed.
+func TestLawAnErrorAfterAChangeNamesItsRevision(t *testing.T) {
+	t.Parallel()
+	redis := seededServer(t)
+	run := limitOn(t, redis.Addr())
+	redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == "HGETALL" {
+			c.WriteError("ERR away")
+		}
+		return command == "HGETALL"
+	})
+	run("pause", "provider").MustFail(t, `revision 2 is set, but the limit could not be shown: read the nodes of limit "provider": ERR away`)
+	run("resume", "provider", "--wait").MustFail(t, `revision 3 is set, but which nodes know it could not be read: read the nodes of limit "provider": `)
+	run("release", "provider").MustFail(t, `limit "provider" is released, but could not be shown: read the nodes`)
 }
 
 func limitOn(t *testing.T, redisAddr string) func(args ...string) clitest.Outcome {

@@ -3,6 +3,7 @@ package limitcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -42,10 +43,13 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 				return err
 			}
 			now, err := conn.control.Get(ctx)
-			if err != nil {
-				return err
+			if err == nil {
+				err = conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
 			}
-			return conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
+			if err != nil {
+				return fmt.Errorf("limit %q is released, but could not be shown: %w", conn.name, err)
+			}
+			return nil
 		})
 	}
 	return cmd
