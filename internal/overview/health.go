@@ -63,7 +63,7 @@ func (f *Fleet) holdUp() Health {
 	case f.Limit.Slowdown != nil && f.Limit.Slowdown.BlockedUntil != "":
 		return Health{
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
-			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", clockText(f.Limit.Slowdown.BlockedUntil), wait),
+			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", stampText(f.Limit.Slowdown.BlockedUntil), wait),
 		}
 	case f.providerDown():
 		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
@@ -183,14 +183,14 @@ func untilText(at string) string {
 	if at == "" {
 		return " until somebody resumes it"
 	}
-	return " until " + clockText(at)
+	return " until " + stampText(at)
 }
 
-// clockText shortens a time to hours, minutes and seconds, UTC.
-func clockText(at string) string {
+// stampText shortens a time to seconds. It keeps the day, which may be another one.
+func stampText(at string) string {
 	t, err := time.Parse(time.RFC3339Nano, at)
 	if err != nil {
 		return at
 	}
-	return t.UTC().Format("15:04:05") + " UTC"
+	return timetext.Stamp(t)
 }

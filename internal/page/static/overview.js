@@ -2,7 +2,7 @@
 
 import { $, fill, say, show } from './dom.js';
 import { sums } from './chart.js';
-import { ageS, fleetNow, isOld, leftOf, state, unitOf } from './state.js';
+import { ageS, isOld, leftOf, state, unitOf } from './state.js';
 import { clock, counted, expiring, inZone, lasting, none, number, percent } from './text.js';
 
 // Each state with its icon, its tone and its word. A tone has a colour, and never stands alone.
@@ -43,7 +43,7 @@ export function health() {
 function healthNow() {
   if (!isOld() && state.fleet) {
     const h = state.fleet.health;
-    return { ...h, text: inZone(h.text, fleetNow()).replace(/\b\d{4,}(?= jobs?\b)/g, (count) => number(Number(count))), lacks: h.lacks && inZone(h.lacks, fleetNow()) };
+    return { ...h, text: inZone(h.text).replace(/\b\d{4,}(?= jobs?\b)/g, (count) => number(Number(count))), lacks: h.lacks && inZone(h.lacks) };
   }
   const why = state.problem?.message ?? 'this node has sent nothing';
   if (!state.fleet) return { state: 'unknown', text: state.problem ? `Nothing is known of the fleet: ${why}` : 'Waiting for the first figures.' };
@@ -119,7 +119,7 @@ function stateOf(one) {
   const failing = one.figures.checks?.find((c) => c.error);
   if (!one.figures.ready) return [`▲ not ready: ${failing ? `${failing.name}: ${failing.error}` : one.figures.phase}`, false];
   if (one.figures.provider_down) return ['▲ ready; the provider does not answer it', false];
-  return [one.figures.note ? `ready: ${inZone(one.figures.note, fleetNow())}` : 'ready', true];
+  return [one.figures.note ? `ready: ${inZone(one.figures.note)}` : 'ready', true];
 }
 
 // slowdown shows what the provider's answers leave of the limit.
@@ -133,7 +133,7 @@ export function slowdown() {
   say('slow-h', blocked ? 'The provider has blocked the fleet' : 'The provider slows the fleet down');
   say('slow-effective', blocked ? 'No calls now,' : `${number(slow.effective_cap)} ${per} now,`);
   say('slow-configured', `of ${number(limit.cap)} that are configured.`);
-  say('slow-why', `Why: ${inZone(slow.why, fleetNow())}`);
+  say('slow-why', `Why: ${inZone(slow.why)}`);
   say('slow-until', blocked
     ? `Calls go on in ${lasting(Math.ceil(leftOf(slow.blocked_until)))}, at ${clock(slow.blocked_until, true)}.`
     : `${slow.since ? `Since ${clock(slow.since, true)}. ` : ''}The rate rises by itself while the provider accepts calls.`);

@@ -82,17 +82,8 @@ export function stamp(at) {
 
 export const second = (unix) => secondClock.format(new Date(unix * 1000));
 
-// inZone puts times of a sentence that are UTC into the browser's zone. now is the fleet's time.
-export function inZone(sentence, now = new Date()) {
-  return sentence
-    .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (text) => clock(text, true))
-    .replace(/\b(\d\d):(\d\d):(\d\d) UTC/g, (_, h, m, s) => {
-      const t = new Date(now);
-      t.setUTCHours(Number(h), Number(m), Number(s), 0);
-      if (t < now - 12 * 3600e3) t.setUTCDate(t.getUTCDate() + 1);
-      return clock(t, true);
-    });
-}
+// inZone puts times of a sentence that are UTC into the browser's zone.
+export const inZone = (sentence) => sentence.replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z/g, (text) => clock(text, true));
 
 // settingNames are the settings of a limit in words.
 const settingNames = {

@@ -3,7 +3,6 @@
 import { $, node, say } from './dom.js';
 import { get } from './api.js';
 import { setFault, showProblem } from './change.js';
-import { fleetNow } from './state.js';
 import { inZone, number } from './text.js';
 
 // words are the reasons for people.
@@ -14,9 +13,9 @@ const words = {
 };
 
 function sentenceOf(j) {
-  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${words[j.waits_for] ?? j.waits_for}: ${inZone(j.why, fleetNow())}`;
+  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${words[j.waits_for] ?? j.waits_for}: ${inZone(j.why)}`;
   if (j.ahead > 0 && !text.includes('before it')) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
-  if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until, fleetNow())}`;
+  if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until)}`;
   return `${text}.`.replace('..', '.');
 }
 

@@ -61,8 +61,8 @@ const at80 = `The limit provider holds the jobs up, more nodes would not help: 1
 node-3 was not seen for 12 s
 
 limit provider: at most 150 in any 1s, burst 1
-  effective cap  98 since 22:13:00 UTC: the provider refused 38% of 408 units;
-                 blocked until 22:14:30 UTC
+  effective cap  98 since 2023-11-14T22:13:00Z: the provider refused 38% of 408
+                 units; blocked until 2023-11-14T22:14:30Z
   override       until 2023-11-14T22:23:20Z (9m20s left), then at most 300 in
                  any 1s, burst 1
   revision       7 of 2023-11-14T22:13:20Z by ops@host: backlog after the outage
@@ -154,7 +154,7 @@ func TestTheLiveViewKeepsAnOldPicture(t *testing.T) {
 	v = updated(t, v, answer{err: errors.New("dial tcp: refused\x1b[2J")})
 	v = updated(t, v, tick(begin.Add(7*time.Second)))
 	text := v.View().Content
-	for _, want := range []string{"OLD: this is the picture of 22:14:00 UTC, 7.0s ago", `refused\x1b[2J`, "1204 jobs wait"} {
+	for _, want := range []string{"OLD: this is the picture of 2023-11-14T22:14:00Z, 7.0s ago", `refused\x1b[2J`, "1204 jobs wait"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got\n%s\nwant it to hold %q", text, want)
 		}

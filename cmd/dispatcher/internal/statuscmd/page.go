@@ -113,9 +113,9 @@ func (p *page) limit(picture picture) {
 	p.blank()
 	p.say(plain, fmt.Sprintf("limit %s: %s", cli.Plainly(l.Name, 0), cli.Brief(now.Terms, l.Counts)))
 	if slow := l.Slowdown; slow != nil {
-		text := fmt.Sprintf("%.4g since %s: %s", slow.EffectiveCap, clock(slow.Since), cli.Plainly(slow.Why, 0))
+		text := fmt.Sprintf("%.4g since %s: %s", slow.EffectiveCap, stamp(slow.Since), cli.Plainly(slow.Why, 0))
 		if slow.BlockedUntil != "" {
-			text += "; blocked until " + clock(slow.BlockedUntil)
+			text += "; blocked until " + stamp(slow.BlockedUntil)
 		}
 		p.field("effective cap", text)
 	}

@@ -33,15 +33,6 @@ func span(seconds float64) string {
 	return fmt.Sprintf("%dd", s/day)
 }
 
-// clock is the time of day of an exact time.
-func clock(exact string) string {
-	t, err := time.Parse(time.RFC3339Nano, exact)
-	if err != nil {
-		return "an unknown time"
-	}
-	return t.UTC().Format("15:04:05") + " UTC"
-}
-
 // stamp is an exact time to the second.
 func stamp(exact string) string {
 	t, err := time.Parse(time.RFC3339Nano, exact)
