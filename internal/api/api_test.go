@@ -347,6 +347,26 @@ func TestLawAProblemAfterAChangeNamesItsRevision(t *testing.T) {
 	s.must(s.ask(http.MethodPost, "limits/provider/release", ""), 503, "is released, but could not be read after that: ")
 }
 
+// Blocks by the provider, each an event, do not hide the changes from who asks for these alone.
+func TestLawEventsHideNoChange(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	s.must(s.patch("provider", `{"cap":300}`, `If-Match: "1"`), 200)
+	const later = 4_000_000_000_000 // ms: after all changes
+	for i := range 25 {
+		if _, err := s.redis.XAdd("dispatcher:{default}:events:provider", fmt.Sprint(later+i, "-0"), []string{"event", "blocked", "by", "node-1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if o := s.must(s.get("limits/provider/history"), 200, "blocked"); strings.Contains(o.text, "revision") {
+		t.Errorf("got %s, want the newest lines, which are events", o.text)
+	}
+	if o := s.must(s.get("limits/provider/history?only=changes"), 200, `"revision":2`); strings.Contains(o.text, "blocked") {
+		t.Errorf("got %s, want changes alone", o.text)
+	}
+	s.must(s.get("limits/provider/history?only=all"), 422, `"field":"only"`)
+}
+
 // Requests that are too many are refused, and do not wait.
 func TestTooManyRequestsAreRefused(t *testing.T) {
 	t.Parallel()

@@ -54,9 +54,17 @@ func (a *api) history(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	q := r.URL.Query()
+	only := q.Get("only")
+	if q.Has("only") && only != "changes" {
+		return nil, fault.New("only", shown(json.RawMessage(only)), "must be changes; leave it out to read events as well")
+	}
 	operator, err := a.Control(r.PathValue("name"))
 	if err != nil {
 		return nil, err
+	}
+	if only == "changes" {
+		return limits.Changes(r.Context(), operator, n)
 	}
 	return limits.History(r.Context(), operator, n)
 }

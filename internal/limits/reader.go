@@ -83,6 +83,12 @@ func History(ctx context.Context, operator *control.Control, n int) ([]Line, err
 	return merged(entries, events, n), nil
 }
 
+// Changes are the last n changes of a limit, the newest first.
+func Changes(ctx context.Context, operator *control.Control, n int) ([]Line, error) {
+	entries, err := operator.History(ctx, n)
+	return merged(entries, nil, n), err
+}
+
 // ErrWhichValue says that a limit has a key, and that no value of it was named.
 var ErrWhichValue = errors.New("the limit has a key: name the value; nothing was changed")
 

@@ -201,6 +201,22 @@ func TestAPauseAndACapForAWhileMeet(t *testing.T) {
 	b.Fine()
 }
 
+// An operator's change can be undone however many lines of the fleet's own came after it.
+func TestLawUndoOutlastsTheFleetsOwnLines(t *testing.T) {
+	path := browser.Path(t)
+	s := newSite(t, 0)
+	s.changes(http.MethodPatch, "", `{"cap": 280, "by": "Bob"}`)
+	s.changes(http.MethodPatch, "", `{"cap": 260, "by": "Bob"}`)
+	s.blocks(25)
+	b := browser.Open(t, path, s.url)
+	b.Until("the change stands below the newest lines", "document.getElementById('undo')?.closest('tr').textContent.includes('cap 280 → 260') && document.querySelectorAll('#history-rows tr').length === 21")
+	b.Click("undo")
+	b.Has("confirm-text", "Undo makes: cap 260 → 280.")
+	b.Click("confirm-yes")
+	b.Has("undo-result", "Undone. In force on 3/3 nodes after")
+	b.Fine()
+}
+
 // What the provider refuses is shown and can be ended.
 func TestTheProviderRefuses(t *testing.T) {
 	path := browser.Path(t)

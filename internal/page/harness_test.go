@@ -226,3 +226,16 @@ func (s *site) changes(method, path, body string) {
 		s.Fatalf("got %d %s", resp.StatusCode, text)
 	}
 }
+
+// blocks writes events of so many blocks, all after the changes, as nodes do whose calls the provider refuses.
+func (s *site) blocks(n int) {
+	s.Helper()
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.parts.RedisAddr()}})
+	defer func() { _ = rdb.Close() }()
+	for range n {
+		args := &redis.XAddArgs{Stream: "dispatcher:{default}:events:provider", Values: []string{"event", "blocked for 1s", "by", "node-1"}}
+		if err := rdb.XAdd(s.Context(), args).Err(); err != nil {
+			s.Fatal(err)
+		}
+	}
+}

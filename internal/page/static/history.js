@@ -13,7 +13,18 @@ let loaded = ''; // revision and slowdown that the table is of
 let loading = false;
 let failed = false; // the page says that the table could not be read
 
-const read = () => get(limitPath(state.limit.name, '/history?n=20'));
+const newest = 20; // lines that the table has
+
+// read reads the newest lines. Where they are mostly the fleet's own, it also reads the changes before them, back to the one that undo
+// would take back, and to the one before that.
+async function read() {
+  const lines = await get(limitPath(state.limit.name, `/history?n=${newest}`));
+  const target = toUndo(lines);
+  if (lines.length < newest || (target && lines.some((l) => l.revision < target.revision))) return lines;
+  const changed = await get(limitPath(state.limit.name, '/history?n=1000&only=changes'));
+  const known = new Set(lines.map((l) => l.revision));
+  return [...lines, ...changed.filter((l) => !known.has(l.revision))];
+}
 
 // history reads the changes where there may be new ones.
 export async function history() {
@@ -59,10 +70,11 @@ function whatOf(l) {
 
 const byOf = (l) => (l.by === 'dispatcher' ? 'the fleet itself' : l.by);
 
+// rows shows the newest lines, and below them the change that undo would take back.
 function rows(lines) {
   const target = toUndo(lines);
   const taken = new Set(lines.map((l) => l.undid).filter(Boolean));
-  const all = lines.map((l) => {
+  const all = lines.filter((l, i) => i < newest || l === target).map((l) => {
     const last = node('td');
     if (l === target) {
       const button = node('button', 'Undo…');
