@@ -217,6 +217,22 @@ func TestLawUndoOutlastsTheFleetsOwnLines(t *testing.T) {
 	b.Fine()
 }
 
+// A page that stays open over midnight shows the changes of the day before with their day.
+func TestLawAPageLeftOpenShowsTheDay(t *testing.T) {
+	path := browser.Path(t)
+	s := newSite(t, 0)
+	s.changes(http.MethodPatch, "", `{"cap": 280, "by": "Bob"}`)
+	b := browser.Open(t, path, s.url)
+	b.Until("the history has the change", "document.querySelector('#history-rows tr')?.textContent.includes('cap 300 → 280')")
+	browser.Eval[bool](b, `((Real) => {
+		const now = () => Real.now() + 86400e3;
+		globalThis.Date = class extends Real { constructor(...at) { super(...(at.length ? at : [now()])); } static now() { return now(); } };
+		return true;
+	})(Date)`)
+	b.Until("the change has its day", "/^\\d+ [A-Z][a-z]+/.test(document.querySelector('#history-rows tr')?.textContent)")
+	b.Fine()
+}
+
 // What the provider refuses is shown and can be ended.
 func TestTheProviderRefuses(t *testing.T) {
 	path := browser.Path(t)

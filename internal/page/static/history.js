@@ -4,12 +4,12 @@ import { $, confirmed, node, refill, say } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, showProblem } from './change.js';
 import { adopt, following, leftOf, state } from './state.js';
-import { changes, clock, number, stamp } from './text.js';
+import { changes, clock, number, stamp, today } from './text.js';
 
 let changed = () => {};
 export function onChanged(f) { changed = f; }
 
-let loaded = ''; // revision and slowdown that the table is of
+let loaded = ''; // day, revision and slowdown that the table is of
 let loading = false;
 let failed = false; // the page says that the table could not be read
 
@@ -29,7 +29,7 @@ async function read() {
 // history reads the changes where there may be new ones.
 export async function history() {
   const { limit } = state;
-  const wants = limit ? `${limit.revision} ${Boolean(limit.slowdown)} ${limit.slowdown?.blocked_until ?? ''}` : '';
+  const wants = limit ? `${today()} ${limit.revision} ${Boolean(limit.slowdown)} ${limit.slowdown?.blocked_until ?? ''}` : '';
   if (!limit || loading || wants === loaded) return;
   loading = true;
   try {

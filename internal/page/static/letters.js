@@ -5,7 +5,7 @@ import { ask, get } from './api.js';
 import { renamed, setFault, setFaults, showProblem, signed } from './change.js';
 import { cancelling } from './rules.js';
 import { state } from './state.js';
-import { clock, counted, number, stamp } from './text.js';
+import { clock, counted, number, stamp, today } from './text.js';
 
 const every = 2000; // ms between two readings of the runs, while one goes on
 const mostRuns = 5; // that are shown, beside those that go on
@@ -26,6 +26,7 @@ let read = -Infinity; // when they were asked for, by performance.now()
 let known = false; // the runs were read, or this node has none
 let reading = false;
 let shown = ''; // what their table has
+let day = today(); // that the times of the tables are written for
 const own = new Set(); // ids of the runs that this page started, and that were going on when it looked last
 
 const plural = (n) => counted(n, 'dead letter', 'dead letters');
@@ -34,9 +35,17 @@ const chosenClass = () => document.querySelector('input[name=letters-class]:chec
 // letters shows the section where this node has dead letters, and reads the runs while one goes on.
 export function letters() {
   topics();
+  if (day !== today()) newDay();
   const goes = runs.some((r) => r.state === 'running');
   if (document.hidden || reading || (known && !goes) || performance.now() - read < every) return;
   load();
+}
+
+// newDay writes the times again.
+function newDay() {
+  day = today();
+  rows(runs);
+  add({ letters: [], next });
 }
 
 // topics offers the job topics; a retry topic has no dead letters of its own.
@@ -97,7 +106,7 @@ function rows(found) {
   runs = found;
   const few = runs.filter((r, i) => i < mostRuns || r.state === 'running');
   show('runs', few.length > 0);
-  const now = JSON.stringify(few);
+  const now = today() + JSON.stringify(few);
   if (now !== shown) {
     shown = now;
     refill('run-rows', 'runs-h', few.map(row));

@@ -13,12 +13,11 @@ import './why.js';
 import { isOld, state, take, unitOf } from './state.js';
 import { zoneName } from './text.js';
 
-say('zone', `Times: ${zoneName()}`);
-
 let signedOut = false; // the API asked for a token, and none was entered since
 
 // tick shows what changes with time alone.
 function tick() {
+  say('zone', `Times: ${zoneName()}`);
   health();
   figures();
   if (state.fleet) { rateOf.rate(); pauseOf.pause(); slowdown(); }

@@ -4,7 +4,7 @@ import { $, confirmed, focusOn, node, refill, say, show } from './dom.js';
 import { Problem, ask, get } from './api.js';
 import { inForce, renamed, setFault, setFaults, showProblem, signed } from './change.js';
 import { fleetNow, leftOf, state } from './state.js';
-import { clock, countdown, counted, number } from './text.js';
+import { clock, countdown, counted, number, today } from './text.js';
 
 const soon = 400; // ms after the last key, when the nodes are asked
 const fields = ['rule-kind', 'rule-when', 'rule-for', 'rule-custom', 'rule-why', 'by'];
@@ -22,7 +22,7 @@ export const cancelling = () => list.filter((r) => r.kind === 'cancel');
 // rules reads the rules when a node has others than before, and counts down what is left of them.
 export function rules() {
   for (const e of document.querySelectorAll('#rule-rows .left')) say(e, leftText(e.dataset.until));
-  if (list.some((r) => leftOf(r.until) <= 0)) rows(list.filter((r) => leftOf(r.until) > 0));
+  rows(list.filter((r) => leftOf(r.until) > 0));
   const now = state.fleet.nodes.map((n) => `${n.id} ${n.figures?.rules}`).join();
   if (document.hidden || now === asked) return;
   asked = now;
@@ -47,7 +47,7 @@ async function load() {
 function rows(found) {
   list = found;
   show('rule-list', list.length > 0);
-  const now = JSON.stringify(list);
+  const now = today() + JSON.stringify(list);
   if (now === shown) return;
   shown = now;
   refill('rule-rows', 'rules-h', list.map((r) => {

@@ -63,6 +63,9 @@ export function zoneName() {
   return name && name !== zone() ? `${name} (${zone()})` : zone();
 }
 
+// today is the day and the zone now. What is shown for long is written again when they change: then its times have their day.
+export const today = () => `${dayOf.format(new Date())} ${zone()}`;
+
 const ofToday = (at) => dayOf.format(at) === dayOf.format(new Date());
 
 // clock writes a time of day with its zone, and the day where it is another one.
