@@ -16,7 +16,8 @@ import (
 type Options struct {
 	broker.Connection
 
-	Group string // prefix, as in the consumer's options: the group is <group>.<topic>.dlq
+	Group     string   // prefix, as in the consumer's options: the group is <group>.<topic>.dlq
+	JobTopics []string // the consumer's topics: no command takes their records for dead letters, whatever the topics are called
 
 	// Progress is called with the number of offsets read so far, and of all offsets to
 	// read; the latter may grow. It may be nil.
@@ -68,7 +69,7 @@ func (l *Client) List(ctx context.Context, f Filter, each func(*deadletter.Lette
 // Get reads one letter, settled or not.
 func (l *Client) Get(ctx context.Context, id deadletter.RecordID) (*deadletter.Letter, error) {
 	c := &command{opts: &l.opts, filter: &Filter{IDs: []deadletter.RecordID{id}}}
-	topics, partitions, err := c.filter.plan()
+	topics, partitions, err := c.filter.plan(l.opts.JobTopics)
 	if err != nil {
 		return nil, err
 	}

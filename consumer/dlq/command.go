@@ -53,7 +53,7 @@ func (c *command) group(topic string) string { return c.opts.Group + "." + topic
 func (c *command) run(ctx context.Context, handle handler) (Tally, error) {
 	c.handle, c.tally.Classes = handle, map[deadletter.Class]int64{}
 	c.batch = cmp.Or(c.batch, batchLetters)
-	topics, partitions, err := c.filter.plan()
+	topics, partitions, err := c.filter.plan(c.opts.JobTopics)
 	if err != nil {
 		return c.tally, err
 	}

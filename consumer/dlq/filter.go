@@ -51,8 +51,8 @@ func LettersOf(topic string, parked bool) string {
 }
 
 // plan returns the dead-letter topics to read, and the partitions of each. A topic without an
-// entry means all of its partitions.
-func (f *Filter) plan() (topics []string, partitions map[string][]int, err error) {
+// entry means all of its partitions. It refuses a topic that holds jobs.
+func (f *Filter) plan(jobTopics []string) (topics []string, partitions map[string][]int, err error) {
 	if len(f.IDs) > maxIDs {
 		return nil, nil, fault.New("ids", len(f.IDs), fmt.Sprintf("at most %d can be named at once", maxIDs))
 	}
@@ -76,6 +76,9 @@ func (f *Filter) plan() (topics []string, partitions map[string][]int, err error
 	for _, t := range topics {
 		if !topicname.Valid(t) {
 			return nil, nil, fault.New("topic", clip.Text(t, deadletter.MaxCodeBytes), "must be 1 to 249 of a-z A-Z 0-9 . _ -, .dlq included")
+		}
+		if slices.Contains(jobTopics, t) {
+			return nil, nil, fault.New("topic", t, "is a topic of jobs (kafka.topics or kafka.lanes), so it holds no dead letters; those of its jobs are on "+topicname.Dead(t))
 		}
 	}
 	if f.After.Topic != "" {

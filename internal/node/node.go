@@ -229,7 +229,7 @@ func (n *Node) makeRedrives() (*dlq.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := dlq.Options{Connection: conn, Group: n.cfg.Kafka.Group}
+	o := dlq.Options{Connection: conn, Group: n.cfg.Kafka.Group, JobTopics: n.cfg.Kafka.JobTopics()}
 	n.redrives = redrive.New(redrive.Options{
 		Store: redrive.NewStore(n.redis, n.cfg.Redis.Namespace), Runner: redrive.Kafka(o), Node: Name(n.cfg), Logger: n.log,
 	})

@@ -121,7 +121,7 @@ func (s *site) options(cfg configs.Config, rdb redis.UniversalClient) api.Option
 	if err != nil {
 		s.Fatal(err)
 	}
-	o := dlq.Options{Connection: conn, Group: cfg.Kafka.Group}
+	o := dlq.Options{Connection: conn, Group: cfg.Kafka.Group, JobTopics: cfg.Kafka.JobTopics()}
 	letters, err := dlq.New(o)
 	if err != nil {
 		s.Fatal(err)

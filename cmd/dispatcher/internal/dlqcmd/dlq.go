@@ -54,7 +54,7 @@ func clientOf(s *cli.Settings, cmd *cobra.Command) (*dlq.Client, configs.Config,
 	}
 	bar := cli.Bar(w, cmd.Name(), 1)
 	client, err := dlq.New(dlq.Options{
-		Connection: conn, Group: cfg.Kafka.Group,
+		Connection: conn, Group: cfg.Kafka.Group, JobTopics: cfg.Kafka.JobTopics(),
 		Progress: func(passed, all int64) {
 			bar.ChangeMax64(max(all, 1))
 			_ = bar.Set64(passed)

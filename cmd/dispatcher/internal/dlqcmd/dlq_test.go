@@ -18,16 +18,18 @@ import (
 type deadLetters struct {
 	t      *testing.T
 	broker string
+	env    []string
 }
 
 func newDLQ(t *testing.T, letters ...job.Record) *deadLetters {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "jobs.dlq", "jobs.parked", "other"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "jobs", "jobs.dlq", "jobs.parked", "jobs.dlq.dlq", "jobs.parked.dlq", "other"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
 	q := &deadLetters{t: t, broker: cluster.ListenAddrs()[0]}
+	q.env = []string{"DISPATCHER_KAFKA_BROKERS=" + q.broker}
 	q.write("jobs.dlq", letters...)
 	return q
 }
@@ -47,7 +49,7 @@ func (q *deadLetters) write(topic string, letters ...job.Record) {
 }
 
 func (q *deadLetters) run(args ...string) clitest.Outcome {
-	return clitest.Run(q.t.Context(), New, "", []string{"DISPATCHER_KAFKA_BROKERS=" + q.broker}, append([]string{"dlq"}, args...)...)
+	return clitest.Run(q.t.Context(), New, "", q.env, append([]string{"dlq"}, args...)...)
 }
 
 func deadLetter(class, key, value string, headers ...job.Header) job.Record {
@@ -214,6 +216,30 @@ func TestLawOnlyTheLettersOfTheNamedTopicAreSettled(t *testing.T) {
 	q.run("list", "--parked").MustPrint(t, "1 of 1 open dead letters match")
 	q.run("drop", "--parked", "--topic", "jobs.parked").MustPrint(t, "dropped 1 dead letters (1 match, of 1 open")
 	q.run("drop", "--topic", "jobs.dlq").MustPrint(t, "dropped 3 dead letters (3 match, of 3 open")
+}
+
+// A job topic may be called as a topic of letters is. No command takes its jobs for letters.
+func TestLawJobsAreNoLetters(t *testing.T) {
+	t.Parallel()
+	q := newDLQ(t, someLetters()...)
+	q.write("jobs.parked", someLetters()...)
+	q.write("jobs.dlq.dlq", deadLetter("exhausted", "", "x"))
+	q.write("jobs.parked.dlq", deadLetter("exhausted", "", "x"), deadLetter("exhausted", "", "y"))
+	q.env = append(q.env, "DISPATCHER_KAFKA_TOPICS=jobs.dlq,jobs.parked")
+	const refused = `topic: "jobs.dlq": is a topic of jobs (kafka.topics or kafka.lanes), so it holds no dead letters; those of its jobs are on jobs.dlq.dlq`
+	for _, verb := range []string{"list", "replay", "drop"} {
+		q.run(verb, "--topic", "jobs").MustFail(t, refused)
+		q.run(verb, "--topic", "jobs", "--parked").MustFail(t, `topic: "jobs.parked": is a topic of jobs`)
+	}
+	for _, verb := range []string{"show", "replay", "drop"} {
+		q.run(verb, "jobs.dlq/0/0").MustFail(t, refused)
+	}
+	q.run("list", "--topic", "jobs.dlq").MustPrint(t, "1 of 1 open dead letters match")
+	q.run("drop", "--topic", "jobs.dlq").MustPrint(t, "dropped 1 dead letters (1 match, of 1 open")
+	q.run("drop", "--topic", "jobs.parked").MustPrint(t, "dropped 2 dead letters (2 match, of 2 open")
+	q.env = q.env[:1]
+	q.run("list").MustPrint(t, "3 of 3 open dead letters match") // the jobs: nothing has settled them
+	q.run("list", "--parked").MustPrint(t, "3 of 3 open dead letters match")
 }
 
 // A shell gives an empty value for a variable that is not set. It must not select all dead letters.

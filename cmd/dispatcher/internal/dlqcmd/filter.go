@@ -74,7 +74,7 @@ func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (d
 		f.Topics = nil
 	}
 	for _, name := range g.topics {
-		topic, err := g.jobTopic(name)
+		topic, err := g.jobTopic(name, cfg.Kafka.JobTopics())
 		if err != nil {
 			return f, err
 		}
@@ -107,7 +107,11 @@ func (g *letterFlags) filter(cfg configs.Config, ids []string, now time.Time) (d
 }
 
 // jobTopic is the job topic that a value of --topic means. The topic of its letters may stand for it, where --parked fits.
-func (g *letterFlags) jobTopic(name string) (string, error) {
+// A job topic of the configuration means itself, whatever its name ends in.
+func (g *letterFlags) jobTopic(name string, jobTopics []string) (string, error) {
+	if slices.Contains(jobTopics, name) {
+		return name, nil
+	}
 	topic, other := strings.CutSuffix(name, dlq.LettersOf("", !g.parked))
 	switch {
 	case other && g.parked:

@@ -50,7 +50,7 @@ func (r *report) search(cmd *cobra.Command, s *cli.Settings) error {
 	if err != nil {
 		return err
 	}
-	client, err := dlq.New(dlq.Options{Connection: conn, Group: cfg.Kafka.Group})
+	client, err := dlq.New(dlq.Options{Connection: conn, Group: cfg.Kafka.Group, JobTopics: cfg.Kafka.JobTopics()})
 	if err != nil {
 		return err
 	}
