@@ -43,6 +43,40 @@ func TestARefusedJobOfARetryTopicKeepsItsCalls(t *testing.T) {
 	})
 }
 
+// A retry keeps the identity of a job: the provider and the dedup store know it again, whatever origin its producer states.
+func TestLawARetriedJobKeepsItsIdentity(t *testing.T) {
+	t.Parallel()
+	origin := func(topic string, more ...job.Header) []job.Header {
+		return append(more, header("x-original-topic", topic), header("x-original-partition", "0"), header("x-original-offset", "5"))
+	}
+	for name, headers := range map[string][]job.Header{
+		"no topic of Kafka":  origin("my topic"),
+		"without a time":     origin("old"),
+		"with an odd time":   origin("old", header("x-original-timestamp", "yesterday")),
+		"with a time":        origin("old", header("x-original-timestamp", "2026-01-01T00:00:00Z")),
+		"a time and no more": {header("x-original-timestamp", "2026-01-01T00:00:00Z")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(w *fleet) {
+				w.produce("jobs", job.Record{Value: []byte("v"), Headers: headers})
+				n := w.start(withRetryTopics(w.options(), consumer.OrderNone, 5*time.Second), nil)
+				first := n.holding(1)[0]
+				if !first.RetryLater(time.Now().Add(8*time.Second), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1}) {
+					t.Fatal("got false from RetryLater, want true: there is a retry topic for 8s")
+				}
+				second := n.holding(1)[0]
+				if second.Job.ID != first.Job.ID || second.FirstTopic() != first.FirstTopic() || !second.FirstWritten().Equal(first.FirstWritten()) {
+					t.Errorf("got %s of %s, written at %v, want %s of %s, written at %v as at first", second.Job.ID, second.FirstTopic(), second.FirstWritten(),
+						first.Job.ID, first.FirstTopic(), first.FirstWritten())
+				}
+				second.Done(consumer.Outcome{})
+				w.ok(n.end())
+			})
+		})
+	}
+}
+
 // A job that is tried again later comes back at that time as the same job: key, value, id and
 // foreign headers as they were, with its attempts. Retry metadata of a producer is ignored.
 func TestARetriedJobComesBackAsItWas(t *testing.T) {

@@ -10,22 +10,19 @@ import (
 )
 
 // The headers of a dead letter that name its origin. A replayed record keeps them,
-// and with them its identity.
+// and with them its identity. An origin that can't be read counts as missing.
 const (
 	HeaderOriginalTopic     = "x-original-topic"
 	HeaderOriginalPartition = "x-original-partition"
 	HeaderOriginalOffset    = "x-original-offset"
 )
 
-// MaxIDBytes is the longest id that a job may state, in bytes.
+// MaxIDBytes is the longest id that a job may state, in bytes. An id of topic, partition
+// and offset may be longer.
 const MaxIDBytes = 256
 
 // MaxCost is how many units a job may count, whatever the limit says.
 const MaxCost = 1_000_000_000
-
-// maxTopicBytes is the longest name of a topic. An id of topic, partition and offset
-// may be longer than MaxIDBytes.
-const maxTopicBytes = 249
 
 // maxTextBytes bounds the other text headers, which go into logs and calls.
 const maxTextBytes = 1024

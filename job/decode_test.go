@@ -53,6 +53,9 @@ func TestDecodeID(t *testing.T) {
 		{"replayed", record("x", "x-original-topic", "old", "X-Original-Partition", "1", "x-original-offset", "7"), "old/1/7"},
 		{"replayed with its own id", record(`{"id":5}`, "x-original-topic", "old", "x-original-partition", "1", "x-original-offset", "7"), "5"},
 		{"replayed from the longest topic", record("x", "x-original-topic", strings.Repeat("t", 249), "x-original-partition", "1", "x-original-offset", "7"), strings.Repeat("t", 249) + "/1/7"},
+		{"origin's topic is none", record("x", "x-original-topic", "my topic", "x-original-partition", "1", "x-original-offset", "7"), "jobs/3/42"},
+		{"origin's partition is none", record("x", "x-original-topic", "t", "x-original-partition", "-1", "x-original-offset", "1"), "jobs/3/42"},
+		{"origin's offset is none", record("x", "x-original-topic", "t", "x-original-partition", "1", "x-original-offset", "x"), "jobs/3/42"},
 		{"half an origin", record("x", "x-original-topic", "old"), "jobs/3/42"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,8 +120,6 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no cost", record("", "cost", ""), job.ReasonUnsupported, "cost"},
 		{"content type", record("", "content-type", "a\r\nb"), job.ReasonDecode, "content-type"},
 		{"traceparent", record("", "traceparent", strings.Repeat("0", 1025)), job.ReasonDecode, "traceparent"},
-		{"origin's partition", record("", "x-original-topic", "t", "x-original-partition", "-1", "x-original-offset", "1"), job.ReasonDecode, "x-original-partition"},
-		{"origin's offset", record("", "x-original-topic", "t", "x-original-partition", "1", "x-original-offset", "x"), job.ReasonDecode, "x-original-offset"},
 		{"cost above all", record("", "cost", "1000000001"), job.ReasonUnsupported, "cost"},
 		{"broken before unsupported", record("", "cost", "x", "not-before", "x"), job.ReasonDecode, "not-before"},
 	} {

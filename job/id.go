@@ -2,6 +2,7 @@ package job
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -17,8 +18,7 @@ func (j *Job) identify(h *headers) (id string, from IDSource, err error) {
 			return id, IDValue, err
 		}
 	}
-	id, err = origin(&j.Record, h)
-	return id, IDPlace, err
+	return origin(&j.Record, h), IDPlace, nil
 }
 
 // given is the id from the header or the CloudEvent; empty: there is none.
@@ -61,25 +61,23 @@ func mayBeText(contentType string) bool {
 
 // origin is the id of a record without one: topic, partition and offset. A replayed
 // record keeps its first ones, so that a provider recognises it.
-func origin(r *Record, h *headers) (string, error) {
-	if h.topic == nil || h.partition == nil || h.offset == nil {
-		return place(r.Topic, int64(r.Partition), r.Offset), nil
+func origin(r *Record, h *headers) string {
+	if topic, partition, offset, ok := ReadPlace(h.topic, h.partition, h.offset); ok {
+		return place(topic, int64(partition), offset)
 	}
-	if err := checkText(HeaderOriginalTopic, h.topic, maxTopicBytes); err != nil {
-		return "", err
-	}
-	if len(h.topic) == 0 {
-		return "", broken(HeaderOriginalTopic, "is empty")
-	}
-	partition, err := strconv.ParseUint(string(h.partition), 10, 31)
-	if err != nil {
-		return "", broken(HeaderOriginalPartition, "is not a partition's number")
-	}
-	offset, err := strconv.ParseUint(string(h.offset), 10, 63)
-	if err != nil {
-		return "", broken(HeaderOriginalOffset, "is not an offset")
-	}
-	return place(string(h.topic), int64(partition), int64(offset)), nil
+	return place(r.Topic, int64(r.Partition), r.Offset)
+}
+
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// IsTopic tells whether Kafka accepts a name for a topic.
+func IsTopic(name string) bool { return topicName.MatchString(name) && name != "." && name != ".." }
+
+// ReadPlace reads a record's place from headers or an id. It returns false if a part is missing or can't be read.
+func ReadPlace(topic, partition, offset []byte) (of string, number int, at int64, ok bool) {
+	p, perr := strconv.ParseUint(string(partition), 10, 31)
+	o, oerr := strconv.ParseUint(string(offset), 10, 63)
+	return string(topic), int(p), int64(o), IsTopic(string(topic)) && perr == nil && oerr == nil
 }
 
 func place(topic string, partition, offset int64) string {

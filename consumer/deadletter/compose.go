@@ -36,14 +36,18 @@ func Compose(rec *job.Record, n *Note, now time.Time) *kgo.Record {
 	return &kgo.Record{Topic: n.Topic, Key: rec.Key, Value: rec.Value, Headers: append(headers, set...)}
 }
 
-// headers returns the headers that the note adds. The origin of an earlier record stays.
+// headers returns the headers that the note adds. The origin of an earlier record stays. One without a time gets that of
+// the record: [FirstWritten] stays the same.
 func (n *Note) headers(rec *job.Record, now time.Time) []kgo.RecordHeader {
 	var set []kgo.RecordHeader
 	add := func(name, value string) { set = append(set, kgo.RecordHeader{Key: name, Value: []byte(value)}) }
-	if _, known := Origin(rec); !known {
+	_, known := Origin(rec)
+	if !known {
 		add(job.HeaderOriginalTopic, rec.Topic)
 		add(job.HeaderOriginalPartition, strconv.Itoa(rec.Partition))
 		add(job.HeaderOriginalOffset, strconv.FormatInt(rec.Offset, 10))
+	}
+	if _, dated := timeIn(rec, HeaderOriginalTime); !known || !dated {
 		add(HeaderOriginalTime, stamp(rec.Time))
 	}
 	add(headerGroup, n.Group+"."+rec.Topic)

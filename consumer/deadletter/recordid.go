@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/clip"
 	"dispatcher/internal/fault"
 	"dispatcher/job"
@@ -35,9 +34,8 @@ func ParseRecordID(text string) (RecordID, error) {
 }
 
 func recordID(topic, partition, offset []byte) (RecordID, bool) {
-	p, perr := strconv.ParseUint(string(partition), 10, 31)
-	o, oerr := strconv.ParseUint(string(offset), 10, 63)
-	return RecordID{string(topic), int(p), int64(o)}, topicname.Valid(string(topic)) && perr == nil && oerr == nil
+	of, number, at, ok := job.ReadPlace(topic, partition, offset)
+	return RecordID{of, number, at}, ok
 }
 
 // Origin returns the id of the job's first record, as the headers of a later record have it.

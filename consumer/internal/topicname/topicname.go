@@ -1,11 +1,11 @@
 package topicname
 
 import (
-	"regexp"
 	"strings"
 	"time"
 
 	"dispatcher/internal/timetext"
+	"dispatcher/job"
 )
 
 // MaxLength is the length of the longest name that Kafka accepts.
@@ -14,10 +14,8 @@ const MaxLength = 249
 // Rule is the message about a name that is not valid.
 const Rule = "must be 1 to 249 of a-z A-Z 0-9 . _ -, and not . or .."
 
-var valid = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
 // Valid tells whether Kafka accepts a name for a topic. Groups follow the same rule here.
-func Valid(name string) bool { return valid.MatchString(name) && name != "." && name != ".." }
+func Valid(name string) bool { return job.IsTopic(name) }
 
 const (
 	deadSuffix    = ".dlq"
