@@ -2,10 +2,13 @@ package consumer
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"dispatcher/consumer/internal/auth"
 	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/fetch"
 	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/offsets"
@@ -119,6 +122,18 @@ func FixedLogin(username, password string) func(context.Context) (string, string
 	return auth.FixedLogin(username, password)
 }
 
-// CheckJob returns why a node dead-letters a job of a lane's topic unsent; nil: it doesn't.
-// Without lanes the lane is [DefaultLane].
-func CheckJob(j *job.Job, lane string) error { return fetch.CheckJob(j, lane) }
+// CheckJob returns why a node that gets a job of a lane's topic now dead-letters it unsent; nil: it doesn't.
+// Without lanes the lane is [DefaultLane]. retryTopics are the delays of the retry topics, rising.
+func CheckJob(j *job.Job, lane string, retryTopics []time.Duration, now time.Time) error {
+	if err := fetch.CheckJob(j, lane); err != nil {
+		return err
+	}
+	if !j.NotAfter.IsZero() && now.After(j.NotAfter) {
+		return errors.New("not-after: has passed, so the job would expire; name a later time")
+	}
+	to := diversion.NotDue(retryTopics, j.NotBefore.Sub(now), j.NotBefore, offsets.Attempts{})
+	if to != nil && to.Failure.Class != "" {
+		return errors.New(to.Failure.Message)
+	}
+	return nil
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
@@ -33,7 +34,8 @@ JSON must be UTF-8, and its texts whole characters: a line with half of a surrog
 no text may hold such.
 
 Empty lines are skipped. A line that a node would refuse ends the command with the number of the line; all
-lines before it are written, and none after it. --no-check writes such lines.
+lines before it are written, and none after it. --no-check writes such lines. A node also refuses a not-after that has
+passed and, without kafka.retry_topics, a not-before that is more than a minute ahead.
 
 If writing fails or is interrupted, the error names the lines that may have been written, and the LINE to continue
 with: --resume-from LINE skips the lines before it.`
@@ -134,7 +136,7 @@ func checkOf(cfg configs.Config, topic string) func(job.Record) error {
 		if err != nil {
 			return err
 		}
-		return consumer.CheckJob(&j, laneOf(cfg.Kafka, topic, j.Lane))
+		return consumer.CheckJob(&j, laneOf(cfg.Kafka, topic, j.Lane), cfg.Kafka.RetryTopics, time.Now())
 	}
 }
 

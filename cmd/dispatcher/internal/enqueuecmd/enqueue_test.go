@@ -262,11 +262,15 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	for header, want := range map[string]string{
 		`"cost":"0"`: "line 1: cost", `"not-after":"tomorrow"`: "line 1: not-after", `"lane":"otp"`: "line 1: lane: is not the lane of the job's topic",
 		`"not-before":"2030-01-02T00:00:00Z","not-after":"2030-01-01T00:00:00Z"`: "line 1: not-after: lies before not-before",
+		`"not-after":"2020-01-01T00:00:00Z"`:                                     "line 1: not-after: has passed",
+		`"not-before":"2999-01-01T00:00:00Z"`:                                    "line 1: not-before: is more than 1m0s ahead; kafka.retry_topics would allow it",
 	} {
 		with(`{"value":"a","headers":{`+header+`}}`, "--format", "ndjson").MustFail(t, want)
 	}
 	with(`{"value":"a","headers":{"cost":"0"}}`, "--format", "ndjson", "--no-check", "--topic", "other").MustPrint(t, "enqueued 1 jobs to other\n")
 	with(`{"value":"a","headers":{"cost":"0.0075"}}`, "--format", "ndjson", "--topic", "other", "--set", "cost=2").MustPrint(t, "enqueued 1 jobs to other\n")
+	with(`{"value":"a","headers":{"not-before":"2999-01-01T00:00:00Z"}}`, "--format", "ndjson", "--topic", "other", "--set", "kafka.retry_topics=1m", "--set", "kafka.order=none").MustPrint(t, "enqueued 1 jobs to other\n")
+	with(`{"value":"a","headers":{"not-after":"2020-01-01T00:00:00Z"}}`, "--format", "ndjson", "--no-check", "--topic", "other").MustPrint(t, "enqueued 1 jobs to other\n")
 	with("a\n", "--format", "csv").MustFail(t, "csv")
 	with("a\n", "--topic", "").MustFail(t, `--topic: "": must not be empty`)
 	with("a\n", "--key-field", "").MustFail(t, `--key-field: "": must not be empty`)
@@ -278,7 +282,7 @@ func TestEnqueueWritesToKafka(t *testing.T) {
 	if got := clitest.LastOffset(t, broker, "jobs"); got != 1503 {
 		t.Errorf("got %d records in jobs, want 1503", got)
 	}
-	if got := clitest.LastOffset(t, broker, "other"); got != 5 {
-		t.Errorf("got %d records in other, want 5", got)
+	if got := clitest.LastOffset(t, broker, "other"); got != 7 {
+		t.Errorf("got %d records in other, want 7", got)
 	}
 }
