@@ -3,6 +3,7 @@ package consumer_test
 import (
 	"bytes"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -184,5 +185,28 @@ func TestAScheduledJobTooLargeForItsRetryTopicWaitsInMemory(t *testing.T) {
 		if len(n.values()) != 1 || len(w.letters("jobs")) != 0 || len(w.records("jobs.retry.5s")) != 0 {
 			t.Errorf("got %d hand-outs and %d letters, want 1 and none", len(n.values()), len(w.letters("jobs")))
 		}
+	})
+}
+
+// A retry topic keeps a job for its delay more than the job's topic does: that is no reason to keep offsets for longer.
+func TestRetentionsOfTheTopicsThatAreRead(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.configure("jobs", "retention.ms", "2592000000")
+		o := w.options()
+		o.RetryTopics = []time.Duration{5 * time.Second}
+		const month = 30 * 24 * time.Hour
+		expect := func(want map[string]time.Duration) {
+			w.t.Helper()
+			offsets, records, err := consumer.Retentions(w.t.Context(), o.Connection, o)
+			if err != nil || offsets != 7*24*time.Hour || !maps.Equal(records, want) {
+				w.t.Errorf("got %v, %v and error %v, want a week and %v", offsets, records, err, want)
+			}
+		}
+		expect(map[string]time.Duration{"jobs": month})
+		n := w.idle(o)
+		w.until("joined", func() bool { return n.c.Status().Joined })
+		w.ok(n.end())
+		expect(map[string]time.Duration{"jobs": month, "jobs.retry.5s": month})
 	})
 }

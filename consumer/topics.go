@@ -132,6 +132,38 @@ func (k *topicCheck) create(ctx context.Context, name string, source kafka.Topic
 	return nil
 }
 
+// Retentions returns how long the brokers keep the offsets of a group without members, and how long the topics keep
+// their records from which nodes read jobs: the job topics, and their retry topics beyond the delay. What the cluster
+// does not show is 0 or missing.
+func Retentions(ctx context.Context, conn broker.Connection, o Options) (offsets time.Duration, records map[string]time.Duration, err error) {
+	var read []string
+	for _, t := range o.jobTopics() {
+		read = append(read, o.sourceTopics(t)...)
+	}
+	cl, err := broker.NewClient(&conn, read)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer cl.Close()
+	jobs := o.jobTopics()
+	layout, err := broker.RequireTopics(ctx, &conn, jobs, jobs)
+	if err != nil {
+		return 0, nil, err
+	}
+	offsets, records, err = broker.Retentions(ctx, cl, layout[jobs[0]].Partitions[0].Leader.ID, read)
+	if _, answered := errors.AsType[kafka.Error](err); answered { // it may not read settings
+		return 0, nil, nil
+	}
+	for _, of := range jobs {
+		for name, kept := range records {
+			if delay := o.retryDelay(name, of); kept < broker.Forever {
+				records[name] = kept - delay
+			}
+		}
+	}
+	return offsets, records, err
+}
+
 // Reach connects to the brokers, and returns how many partitions each of the topics has. A
 // topic that does not exist is an error.
 func Reach(ctx context.Context, conn broker.Connection, topics []string) (partitions map[string]int, err error) {

@@ -61,6 +61,13 @@ func setupOptions(cfg configs.Config, log *slog.Logger) setupcheck.Options {
 			}
 			return consumer.Reach(ctx, conn, cfg.Kafka.JobTopics())
 		},
+		Retention: func(ctx context.Context) (time.Duration, map[string]time.Duration, error) {
+			conn, err := KafkaConnection(cfg, log)
+			if err != nil {
+				return 0, nil, err
+			}
+			return consumer.Retentions(ctx, conn, cfg.Kafka.Options)
+		},
 	}
 }
 

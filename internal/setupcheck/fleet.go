@@ -7,6 +7,9 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"dispatcher/consumer"
+	"dispatcher/internal/timetext"
 )
 
 // partitions compares the topics with the nodes: a partition has one node at a time.
@@ -22,6 +25,30 @@ func partitions(ctx context.Context, s *setup) (found []Finding, err error) {
 		if n := of[topic]; n < s.nodes {
 			found = append(found, warn("add partitions to the topic, or run fewer nodes",
 				"topic %s has %d partitions for %d nodes: %d of them get no jobs of it", topic, n, s.nodes, s.nodes-n)...)
+		}
+	}
+	return found, nil
+}
+
+// retention looks for topics that keep jobs for longer than Kafka keeps the offsets of a fleet that stands still.
+func retention(ctx context.Context, s *setup) (found []Finding, err error) {
+	if s.Retention == nil {
+		return nil, nil
+	}
+	offsets, records, err := s.Retention(ctx)
+	if err != nil || offsets == 0 {
+		return nil, err
+	}
+	then := "calls all jobs that the topic still holds again"
+	if s.Config.Kafka.StartAt == consumer.StartLast {
+		then = "passes over the jobs that wait"
+	}
+	for _, topic := range slices.Sorted(maps.Keys(records)) {
+		if kept := records[topic]; kept > offsets {
+			found = append(found, warn(
+				fmt.Sprintf("raise the brokers' offsets.retention.minutes above retention.ms of %s, or lower that to %d", topic, offsets.Milliseconds()),
+				"topic %s keeps its records for longer than the %s for which Kafka keeps the offsets of a group without nodes: a fleet that stood still for so long %s",
+				topic, timetext.Short(offsets), then)...)
 		}
 	}
 	return found, nil

@@ -48,6 +48,10 @@ type Options struct {
 	Partitions func(context.Context) (map[string]int, error) // of each topic of jobs; nil: not checked
 	Latency    time.Duration                                 // of the calls up to now; 0: not known
 	Now        func() time.Time                              // this host's clock; nil: time.Now
+
+	// Retention is how long Kafka keeps the offsets of a group without nodes, and the records of each topic that nodes
+	// read. 0 or missing: not known. nil: not checked.
+	Retention func(context.Context) (offsets time.Duration, records map[string]time.Duration, err error)
 }
 
 // check is one of the checks. An error says that it could not be made.
@@ -67,8 +71,8 @@ var ofRedis = []check{ //nolint:gochecknoglobals // a constant table
 	{"partitions", partitions},
 }
 
-// ofSettings are the checks that can do without.
-var ofSettings = []check{{"workers", workers}} //nolint:gochecknoglobals // a constant table
+// ofSettings are the checks that can do without Redis.
+var ofSettings = []check{{"retention", retention}, {"workers", workers}} //nolint:gochecknoglobals // a constant table
 
 // Run makes all checks, which takes about two seconds, and returns what they found. It ends early with ctx.
 func Run(ctx context.Context, o Options) []Finding {

@@ -252,6 +252,39 @@ func TestFewerPartitionsThanNodes(t *testing.T) {
 	s.finds()
 }
 
+// A fleet that stands still for longer than Kafka keeps its offsets begins where start_at says.
+func TestJobsThatOutliveTheOffsets(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	m := mini(t)
+	for name, row := range map[string]struct {
+		settings []string
+		offsets  time.Duration
+		want     []string
+	}{
+		"as long":   {nil, week, nil},
+		"not shown": {nil, 0, nil},
+		"longer": {nil, week - time.Hour, []string{
+			"warning retention: topic jobs keeps its records for longer than the 167h for which Kafka keeps the offsets of a group without nodes: " +
+				"a fleet that stood still for so long calls all jobs that the topic still holds again; " +
+				"raise the brokers' offsets.retention.minutes above retention.ms of jobs, or lower that to 601200000",
+		}},
+		"longer, from the end": {[]string{"kafka.start_at=last"}, time.Hour, []string{
+			"warning retention: topic jobs keeps its records for longer than the 1h for which Kafka keeps the offsets of a group without nodes: " +
+				"a fleet that stood still for so long passes over the jobs that wait",
+			"warning retention: topic jobs.retry.1m keeps",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, m.Addr(), row.settings...)
+			s.opts.Retention = func(context.Context) (time.Duration, map[string]time.Duration, error) {
+				return row.offsets, map[string]time.Duration{"jobs": week, "jobs.retry.1m": 2 * time.Hour}, nil
+			}
+			s.finds(row.want...)
+		})
+	}
+}
+
 func TestTooFewWorkers(t *testing.T) {
 	t.Parallel()
 	m := mini(t)
