@@ -6,15 +6,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const idLength = 16 // of a question, in hexadecimal
 
-// Ask asks all nodes of a namespace, and waits until so many have answered or ctx ends. An
-// answer that comes later is lost. It returns an error where Redis does not take the question.
-func Ask(ctx context.Context, rdb redis.UniversalClient, namespace string, q Question, nodes int) (got []Answer, err error) {
+// Ask asks all nodes of a namespace, and waits until the expected ones have answered or ctx ends. Others answer too, such as
+// a node that has just started. An answer that comes later is lost. It returns an error where Redis does not take the question.
+func Ask(ctx context.Context, rdb redis.UniversalClient, namespace string, q Question, expected []string) (got []Answer, err error) {
 	if err := q.validate(); err != nil {
 		return nil, err
 	}
@@ -33,13 +34,17 @@ func Ask(ctx context.Context, rdb redis.UniversalClient, namespace string, q Que
 	if err := rdb.Publish(ctx, questions(namespace), text).Err(); err != nil {
 		return nil, fmt.Errorf("ask the nodes: %w", err)
 	}
-	for messages := sub.Channel(); len(got) < nodes; {
+	awaited := slices.Clone(expected)
+	for messages := sub.Channel(); len(awaited) > 0; {
 		select {
 		case <-ctx.Done():
 			return got, nil
 		case m := <-messages:
 			if a, ok := decodeAnswer(m.Payload); ok {
 				got = append(got, a)
+				if i := slices.Index(awaited, a.Node); i >= 0 { // two nodes may have one name
+					awaited = slices.Delete(awaited, i, i+1)
+				}
 			}
 		}
 	}

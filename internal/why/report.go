@@ -61,16 +61,20 @@ func AskAll(ctx context.Context, rdb redis.UniversalClient, namespace, limit str
 	if r.Nodes = len(nodes); r.Nodes == 0 {
 		return r, fmt.Errorf("no node of namespace %s works: its jobs wait in Kafka", namespace)
 	}
+	names := make([]string, 0, len(nodes))
+	for _, n := range nodes {
+		names = append(names, n.Name)
+	}
 	wait, end := context.WithTimeout(ctx, patience)
 	defer end()
-	answers, err := Ask(wait, rdb, namespace, q, r.Nodes)
+	answers, err := Ask(wait, rdb, namespace, q, names)
 	if err != nil {
 		return r, err
 	}
 	r.take(answers)
-	for _, n := range nodes {
-		if !slices.ContainsFunc(answers, func(a Answer) bool { return a.Node == n.Name }) {
-			r.Silent = append(r.Silent, n.Name)
+	for _, name := range names {
+		if !slices.ContainsFunc(answers, func(a Answer) bool { return a.Node == name }) {
+			r.Silent = append(r.Silent, name)
 		}
 	}
 	return r, nil

@@ -47,7 +47,7 @@ func fleet(t *testing.T, nodes ...string) redis.UniversalClient {
 func TestAllNodesAnswerAQuestion(t *testing.T) {
 	t.Parallel()
 	rdb := fleet(t, "n1", "n2", "n3")
-	got, err := Ask(t.Context(), rdb, "ns", Question{Job: "order-17"}, 3)
+	got, err := Ask(t.Context(), rdb, "ns", Question{Job: "order-17"}, []string{"n1", "n2", "n3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,13 +63,25 @@ func TestAllNodesAnswerAQuestion(t *testing.T) {
 	}
 }
 
+// A node that nobody expects, such as one that Redis refuses, answers in no other node's place.
+func TestAnAnswerOfAnotherNodeIsNotCounted(t *testing.T) {
+	t.Parallel()
+	rdb := fleet(t, "n1", "refused")
+	for range 20 {
+		got, err := Ask(t.Context(), rdb, "ns", Question{Job: "order-17"}, []string{"n1"})
+		if err != nil || !slices.ContainsFunc(got, func(a Answer) bool { return a.Node == "n1" }) {
+			t.Fatalf("got %+v and %v, want the answer of n1", got, err)
+		}
+	}
+}
+
 // A node that does not answer costs its answer, and no more than the time that the caller gives.
 func TestANodeThatIsSilentIsNotWaitedForLonger(t *testing.T) {
 	t.Parallel()
 	rdb := fleet(t, "n1")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	got, err := Ask(ctx, rdb, "ns", Question{Limit: "provider"}, 2)
+	got, err := Ask(ctx, rdb, "ns", Question{Limit: "provider"}, []string{"n1", "n2"})
 	if err != nil || len(got) != 1 {
 		t.Errorf("got %d answers and %v, want the one of the node that answers", len(got), err)
 	}
@@ -84,7 +96,7 @@ func TestWhatIsNoQuestionIsIgnored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := Ask(t.Context(), rdb, "ns", Question{Job: "a"}, 1); err != nil || len(got) != 1 {
+	if got, err := Ask(t.Context(), rdb, "ns", Question{Job: "a"}, []string{"n1"}); err != nil || len(got) != 1 {
 		t.Errorf("got %d answers and %v, want one", len(got), err)
 	}
 }
@@ -92,7 +104,7 @@ func TestWhatIsNoQuestionIsIgnored(t *testing.T) {
 func TestAQuestionNamesAJobOrALimit(t *testing.T) {
 	t.Parallel()
 	for _, q := range []Question{{}, {Job: "a", Limit: "b"}, {Job: strings.Repeat("a", mostQuestion)}} {
-		if _, err := Ask(t.Context(), nil, "ns", q, 1); err == nil {
+		if _, err := Ask(t.Context(), nil, "ns", q, nil); err == nil {
 			t.Errorf("got no error for %.40v", q)
 		}
 	}
