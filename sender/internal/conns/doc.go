@@ -29,7 +29,7 @@
 // One for each dial ahead; it ends with the dial, at the latest in [Pool.Close].
 // net/http runs two for each connection, which end with it. The pool looks for
 // connections that are too old, or were closed by the provider, when one is taken or
-// given back. A timer closes the idle ones when none was given back for the idle timeout.
+// given back. A timer closes those that nobody takes.
 //
 // # Failure
 //

@@ -21,12 +21,13 @@ type Pool struct {
 	cancel    context.CancelFunc
 	ahead     sync.WaitGroup // dials ahead
 	progress  chan struct{}  // one slot: a connection or an error has come
-	unused    *time.Timer    // closes all idle connections when none was given back for IdleTimeout
+	unused    *time.Timer    // calls closeUnused
 
 	mu     sync.Mutex // never held across a dial or a call
 	idle   []*Conn    // a stack
 	open   map[*Conn]struct{}
 	spares spares
+	timed  bool // unused runs
 	closed bool
 }
 
@@ -34,7 +35,7 @@ type Pool struct {
 func New(o Options) *Pool {
 	p := &Pool{opts: o, transport: newTransport(o), progress: make(chan struct{}, 1), open: make(map[*Conn]struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.unused = time.AfterFunc(o.IdleTimeout, p.closeUnused)
+	p.unused, p.timed = time.AfterFunc(o.IdleTimeout, p.closeUnused), true
 	return p
 }
 
@@ -113,22 +114,31 @@ func (p *Pool) Put(c *Conn) {
 // pushLocked puts a connection on the stack.
 func (p *Pool) pushLocked(c *Conn) {
 	p.idle = append(p.idle, c)
-	p.unused.Reset(p.opts.IdleTimeout)
+	if !p.timed {
+		p.timed = true
+		p.unused.Reset(p.opts.IdleTimeout)
+	}
 }
 
-// closeUnused closes the idle connections that are too old. In steady work it never runs. Where
-// the work has ended these are all, since none was put on the stack for IdleTimeout.
+// closeUnused closes the idle connections that are too old, and comes back when the next one is. A call does not
+// touch its timer.
 func (p *Pool) closeUnused() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
+	next := p.opts.IdleTimeout
 	p.idle = slices.DeleteFunc(p.idle, func(c *Conn) bool {
-		old := c.idleTooLong(now)
-		if old {
+		left := c.mostIdle - now.Sub(c.idleSince)
+		if left <= 0 {
 			p.removeLocked(c)
+			return true
 		}
-		return old
+		next = min(next, left)
+		return false
 	})
+	if p.timed = len(p.idle) > 0; p.timed {
+		p.unused.Reset(next)
+	}
 }
 
 // Finish gives a connection back after a call. It is dropped unless it is reusable,
