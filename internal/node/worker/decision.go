@@ -88,12 +88,8 @@ type decision struct {
 // reads no clock and draws no random number.
 func decide(p Policy, h history, e event) decision {
 	switch {
-	case errors.Is(e.refused, throttle.ErrFull):
-		return deadLetter(deadletter.ClassLimited, sender.Result{Err: e.refused})
-	case errors.As(e.refused, new(*rules.CancelledError)):
-		return deadLetter(deadletter.ClassCancelled, sender.Result{Err: e.refused})
 	case e.refused != nil:
-		return deadLetter(deadletter.ClassUnsupported, sender.Result{Err: e.refused})
+		return deadLetter(refusedClass(e.refused), sender.Result{Err: e.refused})
 	case e.breakerOpen || e.givenUp:
 		return decision{action: doRequeue}
 	case e.refusal.Standing != 0 && !e.timedOut:
@@ -102,6 +98,17 @@ func decide(p Policy, h history, e event) decision {
 		return afterCall(p, h, e)
 	}
 	return beforeCall(p, h, e)
+}
+
+// refusedClass is the class of a dead letter whose job got no slot.
+func refusedClass(why error) deadletter.Class {
+	if errors.Is(why, throttle.ErrFull) {
+		return deadletter.ClassLimited
+	}
+	if _, cancelled := errors.AsType[*rules.CancelledError](why); cancelled {
+		return deadletter.ClassCancelled
+	}
+	return deadletter.ClassUnsupported
 }
 
 // beforeCall decides on a job against whose call nothing speaks so far. Its attempts may have been used up on
