@@ -60,7 +60,7 @@ lanes.farthest = reach > 0 and math.min(c.horizon, reach) or c.horizon
 c.reach = lanes.reach > 0 and math.min(lanes.farthest, lanes.reach) or lanes.farthest
 most_jobs = room()
 if full then
-  short = OF_CALLS
+  short = 1
   if ticket > lane.served then lanes.pass() end -- it gives its place in the queue up
   note('last', int(now))
   return nothing(FULL)
@@ -83,7 +83,7 @@ if barred and #chosen == 0 then -- the gates allow no job
   refused_jobs = refusals()
   return nothing(0)
 end
-if now >= math.max(not_before, began or 0) then short = OF_UNITS end -- a timeline that has not begun is not full
+if now >= math.max(not_before, began or 0) then short = 2 end -- a timeline that has not begun is not full
 if not slots and ahead > 0 and left == 0 and (AHEAD or lane.spare > 0 and now - lane.spare >= SPARE) then
   -- Units that were free for a while already, and that those ahead did not ask for, are anybody's.
   c.reach = c.reach - math.min(SPARE, math.floor(c.reach / 2))
@@ -117,11 +117,12 @@ if not slots then
   refused_jobs = refusals()
   return nothing(wait, 0, ticket, poll)
 end
-if shared(slots.given, math.huge) == most_jobs then short = OF_CALLS end
+if shared(slots.given, math.huge) == most_jobs then short = 1 end
 local given, first, nth, floor = slots.given, slots.base or soon, slots.n or 0, slots.floor or soon
 local units, period, debt = slots.units or 1, slots.period or 1, slots.debt or slots.given -- by default all are for now
-local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt), int((shared(given, most_jobs)))}
 if not CHOOSES then
+  local of_jobs = int((shared(given, most_jobs)))
+  local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt), of_jobs}
   redis.call('SET', reserved, table.concat(kept, ' '), 'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
 else -- slots belong to these jobs: a lost reply does not come again to others
   granted_jobs = charge()

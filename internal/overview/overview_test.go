@@ -316,7 +316,7 @@ func TestAForecastOfOtherSettingsKeepsToTheirCap(t *testing.T) {
 	busy := lanes(figures.Lane{Name: "default", Waiting: 30_000, PerS: 100})
 	busy.Limits = []Limit{{Name: "provider", Binds: 1}}
 	f := fleet(settings(), working("n1", busy))
-	f.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 250, State: limit.Slowdown{Number: 1, Effective: 250, Units: 250, Window: time.Second.Microseconds()}}
+	f.Limit.Slowdown = &limits.Slowdown{EffectiveCap: 250, State: limit.Slowdown{Number: 1, Slowed: 1, Effective: 250, Units: 250, Window: time.Second.Microseconds()}}
 	for name, tc := range map[string]struct {
 		change func(*limit.Settings)
 		want   float64 // units a second, before the guard takes its share
