@@ -20,7 +20,6 @@ import (
 
 // alsoNeeds are the rights that an algorithm needs beside [rights].
 var alsoNeeds = map[string]string{
-	"fixed_window":        "+incrby",
 	"sliding_window_log":  "+lindex +ltrim +rpush",
 	"sliding_window_list": "+lindex +ltrim +rpush",
 	"redis_cell":          "+cl.throttle",

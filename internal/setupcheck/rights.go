@@ -52,8 +52,6 @@ func (s *setup) commands() []command {
 		{right: "publish", args: []any{hash, "check"}, spare: true},
 	}
 	switch s.algorithm {
-	case limit.FixedWindow:
-		all = append(all, command{right: "incrby", args: []any{text, 1}})
 	case limit.SlidingWindowLog, limit.SlidingWindowList:
 		all = append(all, command{right: "rpush", args: []any{list, "1"}}, command{right: "pexpire", args: []any{list, life.Milliseconds()}},
 			command{right: "lindex", args: []any{list, 0}}, command{right: "ltrim", args: []any{list, 0, 0}})
