@@ -128,7 +128,7 @@ func CheckJob(j *job.Job, lane string, retryTopics []time.Duration, now time.Tim
 	if err := fetch.CheckJob(j, lane); err != nil {
 		return err
 	}
-	if !j.NotAfter.IsZero() && now.After(j.NotAfter) {
+	if j.Expired(now) {
 		return errors.New("not-after: has passed, so the job would expire; name a later time")
 	}
 	to := diversion.NotDue(retryTopics, j.NotBefore.Sub(now), j.NotBefore, offsets.Attempts{})

@@ -70,3 +70,6 @@ type Job struct {
 
 	Event *Event // nil: the job is no CloudEvent
 }
+
+// Expired tells whether the job's not-after has passed.
+func (j *Job) Expired(now time.Time) bool { return !j.NotAfter.IsZero() && now.After(j.NotAfter) }

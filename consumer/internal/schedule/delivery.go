@@ -177,9 +177,7 @@ func (d *Delivery) setAttempts(a offsets.Attempts) {
 func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != offsets.Attempts{} }
 
 // expired tells whether the job's not-after has passed.
-func (d *Delivery) expired() bool {
-	return !d.Job.NotAfter.IsZero() && time.Now().After(d.Job.NotAfter)
-}
+func (d *Delivery) expired() bool { return d.Job.Expired(time.Now()) }
 
 // SourceOf is the topic that a job came from. It is a function since workers don't need it.
 func SourceOf(d *Delivery) *Source { return d.part.src }

@@ -37,7 +37,7 @@ type place struct {
 // was taken away.
 func (p *place) gone(now time.Time) bool {
 	d := p.job.Value()
-	return p.left || d == nil || d.Context().Err() != nil || !d.Job.NotAfter.IsZero() && now.After(d.Job.NotAfter)
+	return p.left || d == nil || d.Context().Err() != nil || d.Job.Expired(now)
 }
 
 // before is how many places of the line belong to older jobs.

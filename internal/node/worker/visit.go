@@ -84,7 +84,7 @@ func (v *visit) freePlace() {
 
 // objections says what there is against a call.
 func (v *visit) objections() event {
-	return event{refused: v.Refused, timedOut: v.Delivery.TimedOut(), expired: expired(v.Delivery.Job.NotAfter, time.Now())}
+	return event{refused: v.Refused, timedOut: v.Delivery.TimedOut(), expired: v.Delivery.Job.Expired(time.Now())}
 }
 
 // call makes one call, if the breaker allows it.
@@ -189,12 +189,10 @@ func (v *visit) awaitSlot(ctx context.Context) (useBy time.Time, err error) {
 	switch err := v.Slot.Wait(ctx); {
 	case err != nil:
 		return time.Time{}, err
-	case expired(v.Delivery.Job.NotAfter, time.Now()):
+	case v.Delivery.Job.Expired(time.Now()):
 		return time.Time{}, errExpired
 	case v.Delivery.TimedOut():
 		return time.Time{}, errTimedOut
 	}
 	return useBy, nil
 }
-
-func expired(notAfter, now time.Time) bool { return !notAfter.IsZero() && now.After(notAfter) }
