@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/internal/loopback"
 	"dispatcher/internal/problem"
 )
 
@@ -160,7 +161,5 @@ func isLoopback(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	host = strings.Trim(host, "[]")
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	return loopback.Is(strings.Trim(host, "[]"))
 }

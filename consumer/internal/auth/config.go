@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"dispatcher/internal/fault"
+	"dispatcher/internal/loopback"
 )
 
 // SASLConfig is the account at the brokers, as in the configuration file.
@@ -109,16 +109,10 @@ func (o OAuthConfig) validate() error {
 	}
 	l.URL("token_url", o.TokenURL, "kafka.sasl.oauth.client_id and client_secret")
 	if endpoint, err := url.Parse(o.TokenURL); err == nil && endpoint.Scheme == "http" {
-		l.Refuse(!isLoopback(endpoint.Hostname()), "token_url", fault.Hidden, "is not encrypted, and the client's secret goes there: use https://")
+		l.Refuse(!loopback.Is(endpoint.Hostname()), "token_url", fault.Hidden, "is not encrypted, and the client's secret goes there: use https://")
 		l.Refuse(o.CAFile != "", "ca_file", o.CAFile, "is for a token_url of https:// only")
 	}
 	l.Refuse(o.ClientID == "", "client_id", "", "%s needs one", tokenURL)
 	l.Refuse(o.ClientSecret == "", "client_secret", "", "%s needs one", tokenURL)
 	return l.Err()
-}
-
-// isLoopback reports whether a host names this machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
