@@ -63,7 +63,7 @@ func (f *Fleet) holdUp() Health {
 	case f.Limit.Slowdown != nil && f.Limit.Slowdown.BlockedUntil != "":
 		return Health{
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
-			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", stampText(f.Limit.Slowdown.BlockedUntil), wait),
+			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", timetext.StampExact(f.Limit.Slowdown.BlockedUntil), wait),
 		}
 	case f.providerDown():
 		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
@@ -183,14 +183,5 @@ func untilText(at string) string {
 	if at == "" {
 		return " until somebody resumes it"
 	}
-	return " until " + stampText(at)
-}
-
-// stampText shortens a time to seconds. It keeps the day, which may be another one.
-func stampText(at string) string {
-	t, err := time.Parse(time.RFC3339Nano, at)
-	if err != nil {
-		return at
-	}
-	return timetext.Stamp(t)
+	return " until " + timetext.StampExact(at)
 }

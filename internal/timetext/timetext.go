@@ -26,6 +26,15 @@ func Exact(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000000Z07:00")
 }
 
+// StampExact writes for people what [Exact] wrote. What is no time stays as it is.
+func StampExact(exact string) string {
+	t, err := time.Parse(time.RFC3339Nano, exact)
+	if err != nil {
+		return exact
+	}
+	return Stamp(t)
+}
+
 // Stamp writes a time for people; the zero time is empty.
 func Stamp(t time.Time) string {
 	if t.IsZero() {

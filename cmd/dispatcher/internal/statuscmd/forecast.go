@@ -104,7 +104,7 @@ func printForecast(w io.Writer, columns []overview.Preview) error {
 		return span(*p.LeftS)
 	})
 	line("expire", func(p overview.Preview) string { return fmt.Sprintf("%.0f of %.0f fetched", p.Expire, p.Fetched) })
-	line("gone at", func(p overview.Preview) string { return cmp.Or(stamp(p.GoneAt), "-") })
+	line("gone at", func(p overview.Preview) string { return cmp.Or(timetext.StampExact(p.GoneAt), "-") })
 	if then := columns[len(columns)-1]; then.Refused != "" {
 		_, _ = fmt.Fprintf(table, "limit set would refuse the change unless it is forced: %s\n", then.Refused)
 	}

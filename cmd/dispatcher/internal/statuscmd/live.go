@@ -11,6 +11,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/timetext"
 )
 
 const (
@@ -140,7 +141,7 @@ func (v live) banner() string {
 	if v.err != nil {
 		why = cli.Plainly(v.err.Error(), 0)
 	}
-	return fmt.Sprintf("OLD: this is the picture of %s, %s ago. Reading it again fails: %s.", stamp(v.p.At), span(age.Seconds()), why)
+	return fmt.Sprintf("OLD: this is the picture of %s, %s ago. Reading it again fails: %s.", timetext.StampExact(v.p.At), span(age.Seconds()), why)
 }
 
 // text is the part of the picture that fits, above the keys.

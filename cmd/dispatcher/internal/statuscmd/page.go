@@ -46,7 +46,7 @@ func pageOf(picture picture, width int, color bool) *page {
 	p.topics(f.Topics)
 	p.blank()
 	p.field("dead letters", deadLetters(f.DeadLetters))
-	p.field("read", fmt.Sprintf("%s, namespace %s", stamp(f.At), f.Limit.Namespace))
+	p.field("read", fmt.Sprintf("%s, namespace %s", timetext.StampExact(f.At), f.Limit.Namespace))
 	return p
 }
 
@@ -113,9 +113,9 @@ func (p *page) limit(picture picture) {
 	p.blank()
 	p.say(plain, fmt.Sprintf("limit %s: %s", cli.Plainly(l.Name, 0), cli.Brief(now.Terms, l.Counts)))
 	if slow := l.Slowdown; slow != nil {
-		text := fmt.Sprintf("%.4g since %s: %s", slow.EffectiveCap, stamp(slow.Since), cli.Plainly(slow.Why, 0))
+		text := fmt.Sprintf("%.4g since %s: %s", slow.EffectiveCap, timetext.StampExact(slow.Since), cli.Plainly(slow.Why, 0))
 		if slow.BlockedUntil != "" {
-			text += "; blocked until " + stamp(slow.BlockedUntil)
+			text += "; blocked until " + timetext.StampExact(slow.BlockedUntil)
 		}
 		p.field("effective cap", text)
 	}
@@ -195,7 +195,7 @@ func gone(f overview.Forecast) string {
 	case f.LeftS == nil:
 		return fmt.Sprintf("never: %.0f jobs wait, and none is settled", f.Jobs)
 	}
-	text := fmt.Sprintf("in %s, at %s, if no more come: %.0f jobs at %.4g a second", span(*f.LeftS), stamp(f.GoneAt), f.Jobs, f.PerS)
+	text := fmt.Sprintf("in %s, at %s, if no more come: %.0f jobs at %.4g a second", span(*f.LeftS), timetext.StampExact(f.GoneAt), f.Jobs, f.PerS)
 	if cost := f.CostText(); cost != "" {
 		text += "; a job counts " + cost
 	}

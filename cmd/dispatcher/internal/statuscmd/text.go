@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"charm.land/lipgloss/v2"
-
-	"dispatcher/internal/timetext"
 )
 
 // span writes seconds in at most six letters.
@@ -31,15 +29,6 @@ func span(seconds float64) string {
 		return fmt.Sprintf("%dd%02dh", s/day, s%day/hour)
 	}
 	return fmt.Sprintf("%dd", s/day)
-}
-
-// stamp is an exact time to the second.
-func stamp(exact string) string {
-	t, err := time.Parse(time.RFC3339Nano, exact)
-	if err != nil {
-		return exact
-	}
-	return timetext.Stamp(t)
 }
 
 // cut shortens text to so many cells of a terminal; 0: not at all.
