@@ -136,29 +136,35 @@ func (k *topicCheck) create(ctx context.Context, name string, source kafka.Topic
 // their records from which nodes read jobs: the job topics, and their retry topics beyond the delay. What the cluster
 // does not show is 0 or missing.
 func Retentions(ctx context.Context, conn broker.Connection, o Options) (offsets time.Duration, records map[string]time.Duration, err error) {
-	var read []string
-	for _, t := range o.jobTopics() {
-		read = append(read, o.sourceTopics(t)...)
+	jobs := o.jobTopics()
+	delays := map[string]time.Duration{} // of the topics that nodes read
+	for _, of := range jobs {
+		for _, name := range o.sourceTopics(of) {
+			delays[name] = o.retryDelay(name, of)
+		}
 	}
+	read := slices.Sorted(maps.Keys(delays))
 	cl, err := broker.NewClient(&conn, read)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer cl.Close()
-	jobs := o.jobTopics()
 	layout, err := broker.RequireTopics(ctx, &conn, jobs, jobs)
 	if err != nil {
 		return 0, nil, err
 	}
-	offsets, records, err = broker.Retentions(ctx, cl, layout[jobs[0]].Partitions[0].Leader.ID, read)
+	offsets, err = broker.OffsetsRetention(ctx, cl, layout[jobs[0]].Partitions[0].Leader.ID)
+	var settings map[string]broker.TopicSettings
+	if err == nil {
+		settings, err = broker.DescribeTopics(ctx, cl, read)
+	}
 	if _, answered := errors.AsType[kafka.Error](err); answered { // it may not read settings
 		return 0, nil, nil
 	}
-	for _, of := range jobs {
-		for name, kept := range records {
-			if delay := o.retryDelay(name, of); kept < broker.Forever {
-				records[name] = kept - delay
-			}
+	records = make(map[string]time.Duration, len(settings))
+	for name, s := range settings {
+		if records[name] = s.Retention(); records[name] < broker.Forever {
+			records[name] -= delays[name]
 		}
 	}
 	return offsets, records, err

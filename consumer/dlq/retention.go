@@ -15,12 +15,15 @@ import (
 func (c *command) warnOfRetention(ctx context.Context, topic string) {
 	ctx, cancel := context.WithTimeout(ctx, broker.CallTimeout)
 	defer cancel()
-	remembered, records, err := broker.Retentions(ctx, c.client, c.layout[topic].Partitions[0].Leader.ID, []string{topic})
+	remembered, err := broker.OffsetsRetention(ctx, c.client, c.layout[topic].Partitions[0].Leader.ID)
+	if err != nil || remembered == 0 {
+		return
+	}
+	settings, err := broker.DescribeTopics(ctx, c.client, []string{topic})
 	if err != nil {
 		return
 	}
-	kept := records[topic]
-	if remembered > 0 && kept > remembered {
+	if kept := settings[topic].Retention(); kept > remembered {
 		c.tally.note(fmt.Sprintf("%s keeps letters for %s, but %s after the last command the brokers forget what was settled "+
 			"(offsets.retention.minutes), and what is still there is open again", topic, span(kept), span(remembered)))
 	}

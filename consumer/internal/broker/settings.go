@@ -85,33 +85,22 @@ func DescribeTopics(ctx context.Context, cl *Client, topics []string) (map[strin
 // offsetsRetention is the brokers' setting for how long they keep the offsets of a group without members.
 const offsetsRetention = "offsets.retention.minutes"
 
-// Retentions returns how long a broker keeps the offsets of a group without members, and how long topics keep their
-// records. What the cluster does not show is 0 or missing.
-func Retentions(ctx context.Context, cl *Client, id int, topics []string) (offsets time.Duration, records map[string]time.Duration, err error) {
-	req := &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{
+// OffsetsRetention returns how long a broker keeps the offsets of a group without members; 0: it does not show that.
+func OffsetsRetention(ctx context.Context, cl *Client, id int) (time.Duration, error) {
+	res, err := cl.DescribeConfigs(ctx, &kafka.DescribeConfigsRequest{Resources: []kafka.DescribeConfigRequestResource{
 		{ResourceType: kafka.ResourceTypeBroker, ResourceName: strconv.Itoa(id), ConfigNames: []string{offsetsRetention}},
-	}}
-	for _, t := range topics {
-		req.Resources = append(req.Resources, kafka.DescribeConfigRequestResource{
-			ResourceType: kafka.ResourceTypeTopic, ResourceName: t, ConfigNames: []string{RetentionTime},
-		})
-	}
-	res, err := cl.DescribeConfigs(ctx, req)
+	}})
 	if err != nil {
-		return 0, nil, fmt.Errorf("describe retention: %w", err)
+		return 0, fmt.Errorf("describe a broker: %w", err)
 	}
-	records = make(map[string]time.Duration, len(topics))
 	for _, r := range res.Resources {
 		for _, e := range r.ConfigEntries {
-			switch e.ConfigName {
-			case offsetsRetention:
-				offsets = ParseDuration(e.ConfigValue, time.Minute)
-			case RetentionTime:
-				records[r.ResourceName] = ParseDuration(e.ConfigValue, time.Millisecond)
+			if e.ConfigName == offsetsRetention {
+				return ParseDuration(e.ConfigValue, time.Minute), nil
 			}
 		}
 	}
-	return offsets, records, nil
+	return 0, nil
 }
 
 // ParseDuration reads a number of units. A negative number means [Forever], and the result is
