@@ -5,11 +5,10 @@
 --
 -- The state is a count. In the limit's hash: keep, the end of the window, and the fields of window.lua.
 
-function algorithm.back(c, now, list)
-  local lasts = int(math.max(1, math.ceil((c.keep - now) / 1000) + 1000)) -- as granted has it
+function algorithm.back(c, _, list)
   for _, one in ipairs(list) do
     local count = tonumber(redis.call('GET', KEYS[3]) or 0)
-    if one.slot >= c.keep - length(c) and count >= one.units then redis.call('SET', KEYS[3], int(count - one.units), 'PX', lasts) end
+    if one.slot >= c.keep - length(c) and count >= one.units then redis.call('SET', KEYS[3], int(count - one.units), 'KEEPTTL') end
   end
 end
 

@@ -101,7 +101,7 @@ local function note_wide(guard)
   if guard > set.guard then note('wide', int(guard) .. ' ' .. int(now + HORIZON + LONGEST + 2 * guard)) end
 end
 
-local short = 0 -- why jobs that want a slot get none: 1 calls in flight left no room for them, 2 the algorithm had no more units
+local short = 0 -- number 16 of the reply
 local gates, gate_texts, granted_jobs, refused_jobs = {}, {}, '', '' -- see gates.lua
 local lanes -- see lanes.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
