@@ -29,7 +29,10 @@ func (c *Conn) HandshakeTime() time.Duration { return c.raw.roundTrip }
 // be about to close it.
 func (c *Conn) Stale() bool { return c.idleTooLong(time.Now()) }
 
-func (c *Conn) idleTooLong(now time.Time) bool { return now.Sub(c.idleSince) >= c.mostIdle }
+func (c *Conn) idleTooLong(now time.Time) bool { return c.mayIdle(now) <= 0 }
+
+// mayIdle is for how long the connection may still be idle.
+func (c *Conn) mayIdle(now time.Time) time.Duration { return c.mostIdle - now.Sub(c.idleSince) }
 
 // retired reports whether the connection has been open for as long as it may be.
 func (c *Conn) retired(now time.Time) bool { return !c.retireAt.IsZero() && !now.Before(c.retireAt) }

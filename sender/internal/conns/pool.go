@@ -128,7 +128,7 @@ func (p *Pool) closeUnused() {
 	now := time.Now()
 	next := p.opts.IdleTimeout
 	p.idle = slices.DeleteFunc(p.idle, func(c *Conn) bool {
-		left := c.mostIdle - now.Sub(c.idleSince)
+		left := c.mayIdle(now)
 		if left <= 0 {
 			p.removeLocked(c)
 			return true
