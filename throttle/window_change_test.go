@@ -4,9 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
-
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
@@ -20,41 +17,14 @@ func windowed() []limit.Algorithm {
 	}
 }
 
-// heldUnit is a unit that was granted: when its call arrived, and the window and the guard in force.
-type heldUnit struct {
-	granted, arrived int64
-	window, guard    time.Duration
-}
-
-// windowChanges plays operators who change the window and the guard again and again, and calls that come as soon or as late
-// as the guard of their time allows.
-func windowChanges(t *testing.T, a limit.Algorithm, script string, roll dice, ops int) (all []heldUnit, worst int64) {
-	t.Helper()
-	tr := newTrial(t, "", a, contract(1+roll(4)), 1)
-	tr.nodes[0].Reserving[a.Name] = redis.NewScript(script)
-	var wait time.Duration
-	for range ops {
-		switch p := roll(10); {
-		case p < 5:
-			b := tr.reserve(0, 1+roll(tr.c.Cap))
-			late := []time.Duration{0, b.Settings.Guard}[roll(2)]
-			wait = b.Wait
-			for j := range b.Schedule.Given {
-				at := b.Schedule.At(j)
-				all = append(all, heldUnit{at, at + late.Microseconds(), b.Settings.Window, b.Settings.Guard})
-			}
-		case p < 8:
-			tr.pass([]int64{1_000, 100_000, 1_000_000, wait.Microseconds()}[roll(4)])
-		default:
-			for range 1 + roll(3) {
-				tr.set(windowAndGuard(time.Duration(1+roll(4))*time.Second, time.Duration(2+roll(99))*time.Millisecond))
-				if roll(4) > 0 {
-					tr.poll()
-				}
-			}
-		}
+// windowChanges are changes of the window and the guard.
+func windowChanges() termChanges {
+	return termChanges{
+		contract: func(_ limit.Algorithm, roll dice) limit.Contract { return contract(1 + roll(4)) },
+		change: func(roll dice) control.Change {
+			return windowAndGuard(time.Duration(1+roll(4))*time.Second, time.Duration(2+roll(99))*time.Millisecond)
+		},
 	}
-	return all, a.Worst(tr.c)
 }
 
 // windowAndGuard is a change of the window and the guard.
@@ -62,23 +32,6 @@ func windowAndGuard(window, guard time.Duration) control.Change {
 	lateness := guard / 2
 	return control.Change{Values: parameters.Values{"window": window.String(), "guard": guard.String(), "lateness": lateness.String()}}
 }
-
-// most is the most units that a window holds which ends with the call of a unit, where the window is the one in force when
-// that unit was granted.
-func most(all []heldUnit) (most int64) {
-	for i, last := range all {
-		held := int64(0)
-		for _, one := range all[:i+1] {
-			if one.arrived > last.arrived-last.window.Microseconds() {
-				held++
-			}
-		}
-		most = max(most, held)
-	}
-	return most
-}
-
-const windowChangeOps = 80
 
 // However often the window and the guard change, with and without units in between: no window holds more than the
 // algorithm promises.
@@ -88,17 +41,7 @@ func TestChangesOfTheWindowNeverPassTheCap(t *testing.T) {
 	for _, a := range windowed() {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
-			calls, runs := 0, 0
-			rapid.Check(t, func(rt *rapid.T) {
-				all, worst := windowChanges(t, a, scriptOf(a.Name), diceOf(rapid.Uint64().Draw(rt, "seed")), windowChangeOps)
-				if got := most(all); got > worst {
-					rt.Fatalf("%d calls in a window, and at most %d are promised", got, worst)
-				}
-				calls, runs = calls+len(all), runs+1
-			})
-			if calls < 5*runs {
-				t.Errorf("got %d calls in %d runs; so few prove nothing", calls, runs)
-			}
+			windowChanges().keep(t, a)
 		})
 	}
 }
@@ -107,25 +50,12 @@ func TestChangesOfTheWindowNeverPassTheCap(t *testing.T) {
 func TestChangesOfTheWindowLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
-	for _, m := range []struct{ algorithm, rule, from, to string }{
+	windowChanges().breakWithout(t, []brokenRule{
 		{"sliding_window_log", "a longer window begins again", "length(c) > length(old)", "false"},
 		{"sliding_window_log", "the guard in force when the last unit was granted", "math.max(c.guard, c.late)", "c.guard"},
 		{"fixed_window", "the last unit leaves the shorter window first", "c.slot + c.window + math.max(c.guard, c.late)", "c.slot"},
 		{"sliding_window_counter", "the last unit leaves the shorter window first", "c.slot + c.window + math.max(c.guard, c.late)", "c.slot"},
-	} {
-		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
-			t.Parallel()
-			text := without(t, scriptOf(m.algorithm), m.from, m.to)
-			for seed := range uint64(300) {
-				all, worst := windowChanges(t, algorithm(m.algorithm), text, diceOf(seed), windowChangeOps)
-				if got := most(all); got > worst {
-					t.Logf("history %d: %d calls in a window, and at most %d are promised", seed, got, worst)
-					return
-				}
-			}
-			t.Error("no window over the cap was found")
-		})
-	}
+	})
 }
 
 // spent is a limit of 300 in that window whose units are all granted.
