@@ -333,16 +333,21 @@ func TestRedisIsAway(t *testing.T) {
 	s.must(s.patch("provider", `{"cap":300}`, "If-Match: *"), 503, "the disk is full")
 }
 
+// fails has Redis answer a command with an error, where no script calls it.
+func (s served) fails(failing string) {
+	s.redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command == failing {
+			c.WriteError("ERR away")
+		}
+		return command == failing
+	})
+}
+
 // Redis that fails right after a change has made it: the answer says so, for who repeats the request gets 412.
 func TestLawAProblemAfterAChangeNamesItsRevision(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
-		if command == "HGETALL" {
-			c.WriteError("ERR away")
-		}
-		return command == "HGETALL"
-	})
+	s.fails("HGETALL")
 	s.must(s.patch("provider", `{"cap":300}`, `If-Match: "1"`), 503, "revision 2 is set, but the limit could not be read after that: ", "away")
 	s.must(s.ask(http.MethodPost, "limits/provider/release", ""), 503, "is released, but could not be read after that: ")
 }

@@ -115,12 +115,7 @@ func TestAWaitForTheNodesEnds(t *testing.T) {
 func TestARuleWhoseNodesCanNotBeReadIsMade(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	s.redis.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
-		if command == "HGET" {
-			c.WriteError("ERR away")
-		}
-		return command == "HGET"
-	})
+	s.fails("HGET")
 	for _, query := range []string{"", "?wait=true"} {
 		s.must(s.ask(http.MethodPost, "rules"+query, `{"kind": "hold", "when": "true", "for": "1h"}`), 503, "is made, but which nodes know it could not be read: ")
 	}

@@ -83,15 +83,20 @@ func TestTheScalerKeepsTheNodesWhileALimitBinds(t *testing.T) {
 	}
 }
 
-// A fleet with one limit has no series of limits after the first.
-func TestTheScalerNeedsNoLaterLimit(t *testing.T) {
-	t.Parallel()
-	path, query := promtool(t), scalerQuery(t)
-	series := map[string]int{
+// oneNode is a fleet of one node and one limit, which does not bind.
+func oneNode() map[string]int {
+	return map[string]int{
 		`dispatcher_consumer_lag_records{job="dispatcher", instance="n1", topic="jobs", partition="0"}`: 30_000,
 		`dispatcher_consumer_in_flight_jobs{job="dispatcher", instance="n1", lane="default"}`:           20,
 		`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`:               0,
 	}
+}
+
+// A fleet with one limit has no series of limits after the first.
+func TestTheScalerNeedsNoLaterLimit(t *testing.T) {
+	t.Parallel()
+	path, query := promtool(t), scalerQuery(t)
+	series := oneNode()
 	tryQuery(t, path, query, series, nil, 6)
 	series[`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`] = 1
 	tryQuery(t, path, query, series, nil, 1)
@@ -101,13 +106,9 @@ func TestTheScalerNeedsNoLaterLimit(t *testing.T) {
 func TestTheScalerLooksAtItsOwnFleetAlone(t *testing.T) {
 	t.Parallel()
 	path, query := promtool(t), scalerQuery(t)
-	series := map[string]int{
-		`dispatcher_consumer_lag_records{job="dispatcher", instance="n1", topic="jobs", partition="0"}`: 30_000,
-		`dispatcher_consumer_in_flight_jobs{job="dispatcher", instance="n1", lane="default"}`:           20,
-		`dispatcher_limit_binds_ratio{job="dispatcher", instance="n1", limit="provider"}`:               0,
-		`dispatcher_consumer_lag_records{job="other", instance="o1", topic="jobs", partition="0"}`:      90_000,
-		`dispatcher_limit_waiting_jobs{job="other", instance="o1", limit="recipient"}`:                  500,
-	}
+	series := oneNode()
+	series[`dispatcher_consumer_lag_records{job="other", instance="o1", topic="jobs", partition="0"}`] = 90_000
+	series[`dispatcher_limit_waiting_jobs{job="other", instance="o1", limit="recipient"}`] = 500
 	for _, node := range []string{"o1", "o2", "o3", "o4"} {
 		series[`dispatcher_limit_binds_ratio{job="other", instance="`+node+`", limit="provider"}`] = 1
 	}
