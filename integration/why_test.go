@@ -140,12 +140,12 @@ func within(least, most time.Duration) func(*time.Time) bool {
 	}
 }
 
-// reason is what a job waits for, as JSON says it; no jobs: none of the nodes holds it.
+// reason is what a job waits for, as JSON says it; no jobs: none of the nodes holds it, or the question failed.
 func (s *scene) reason(t *testing.T, id string) (shown why.Report) {
 	t.Helper()
-	out, _ := s.command(t, "why", "--json", id) // it fails where no node holds the job
-	if err := json.Unmarshal([]byte(out[:strings.LastIndexByte(out, '}')+1]), &shown); err != nil {
-		t.Fatalf("why %s: %v in %s", id, err, out)
+	out, err := s.command(t, "why", "--json", id) // it fails where no node holds the job
+	if bad := json.Unmarshal([]byte(out[:strings.LastIndexByte(out, '}')+1]), &shown); bad != nil {
+		t.Logf("why %s: %v: %s", id, err, out)
 	}
 	return shown
 }
@@ -174,7 +174,8 @@ func (s *scene) waits(t *testing.T, id, waitsFor string, until func(*time.Time) 
 	t.Logf("why %s: waits for %s: %s", id, waitsFor, shown.Jobs[0].Why)
 }
 
-// enqueueUntil writes jobs one by one until one waits for something: those before it are called, and have the provider refuse them.
+// enqueueUntil writes jobs until one waits for something: those before it are called, and have the provider refuse them. Few at a
+// time, on a slow machine, would be too few calls to decide on.
 func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*time.Time) bool) {
 	t.Helper()
 	var shown why.Report
@@ -182,9 +183,9 @@ func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*ti
 	eventually(t, time.Minute, func() bool {
 		n++
 		id := fmt.Sprint(name, n)
-		s.enqueueKinds(t, id, 1, "none")
+		s.enqueueKinds(t, id, 8, "none")
 		for range 10 { // it may not be fetched yet
-			shown = s.reason(t, id+"-0")
+			shown = s.reason(t, id+"-7")
 			if len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && shown.Jobs[0].Calls == 0 && until(shown.Jobs[0].Until) {
 				return true
 			}
@@ -193,5 +194,5 @@ func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*ti
 	}, func() string {
 		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", shown.Jobs, waitsFor)
 	})
-	t.Logf("why %s%d-0: waits for %s: %s", name, n, waitsFor, shown.Jobs[0].Why)
+	t.Logf("why %s%d-7: waits for %s: %s", name, n, waitsFor, shown.Jobs[0].Why)
 }
