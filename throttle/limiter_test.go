@@ -387,7 +387,7 @@ func TestLostSettingsComeBack(t *testing.T) {
 func TestWhatRedisHoldsIsInForce(t *testing.T) {
 	t.Parallel()
 	rdb := patient(t, miniredis.RunT(t).Addr())
-	first, other := contract(300), contract(100)
+	first, other := late(300), contract(100)
 	first.MaxCost = 3
 	other.Guard, other.Lateness, other.Reserve, other.MaxNodes = 30*time.Millisecond, 20*time.Millisecond, 40, 4
 	for i, c := range []limit.Contract{first, other} {

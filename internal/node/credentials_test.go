@@ -208,7 +208,8 @@ func TestAPasswordIsRotatedUnderARunningLimiter(t *testing.T) {
 	user, password := filepath.Join(dir, "user"), filepath.Join(dir, "password")
 	hold(t, user, "node")
 	hold(t, password, "first")
-	cfg := configured(t, "redis.addrs="+server.Addr(), "redis.username=${file:"+user+"}", "redis.password=${file:"+password+"}")
+	cfg := configured(t, "redis.addrs="+server.Addr(), "redis.username=${file:"+user+"}", "redis.password=${file:"+password+"}",
+		"limits.0.guard=60ms", "limits.0.lateness=50ms") // a way to Redis and back takes long under the race detector
 	rdb, err := RedisClient(cfg, nil, 0)
 	if err != nil {
 		t.Fatal(err)

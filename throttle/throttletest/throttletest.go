@@ -36,7 +36,8 @@ func NextSlot(ctx context.Context, l *throttle.Limiter) (throttle.Slot, error) {
 // GivenUp runs a limiter that was paused until the test has ended. It returns n slots that the limiter had reserved before.
 func GivenUp(t T, rdb redis.UniversalClient, n int) (*throttle.Limiter, []throttle.Slot) {
 	t.Helper()
-	c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Horizon: limit.DefaultHorizon}
+	// The lateness is longer than a way to Redis and back, a race build on a slow machine included: else there is no slot.
+	c := limit.Contract{Cap: 10, Window: time.Second, Burst: 1, Guard: 100 * time.Millisecond, Lateness: 60 * time.Millisecond, Horizon: limit.DefaultHorizon}
 	lim, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Node: "n", Identity: throttle.IdentityNone,
 		Limit: limit.Spec{Terms: limit.Terms{Contract: c}},
