@@ -144,8 +144,13 @@ func within(least, most time.Duration) func(*time.Time) bool {
 func (s *scene) reason(t *testing.T, id string) (shown why.Report) {
 	t.Helper()
 	out, err := s.command(t, "why", "--json", id) // it fails where no node holds the job
-	if bad := json.Unmarshal([]byte(out[:strings.LastIndexByte(out, '}')+1]), &shown); bad != nil {
+	end := strings.LastIndexByte(out, '}') + 1
+	if err != nil && end == 0 {
 		t.Logf("why %s: %v: %s", id, err, out)
+		return shown
+	}
+	if err := json.Unmarshal([]byte(out[:end]), &shown); err != nil {
+		t.Fatalf("why %s: %v in %s", id, err, out)
 	}
 	return shown
 }
@@ -178,14 +183,17 @@ func (s *scene) waits(t *testing.T, id, waitsFor string, until func(*time.Time) 
 // time, on a slow machine, would be too few calls to decide on.
 func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*time.Time) bool) {
 	t.Helper()
+	const jobs = 8 // at a time
 	var shown why.Report
-	n := 0 // jobs
+	var last string // of those that were written
+	n := 0
 	eventually(t, time.Minute, func() bool {
 		n++
 		id := fmt.Sprint(name, n)
-		s.enqueueKinds(t, id, 8, "none")
+		s.enqueueKinds(t, id, jobs, "none")
+		last = fmt.Sprintf("%s-%d", id, jobs-1)
 		for range 10 { // it may not be fetched yet
-			shown = s.reason(t, id+"-7")
+			shown = s.reason(t, last)
 			if len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && shown.Jobs[0].Calls == 0 && until(shown.Jobs[0].Until) {
 				return true
 			}
@@ -194,5 +202,5 @@ func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*ti
 	}, func() string {
 		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", shown.Jobs, waitsFor)
 	})
-	t.Logf("why %s%d-7: waits for %s: %s", name, n, waitsFor, shown.Jobs[0].Why)
+	t.Logf("why %s: waits for %s: %s", last, waitsFor, shown.Jobs[0].Why)
 }
