@@ -180,27 +180,38 @@ func (s *scene) waits(t *testing.T, id, waitsFor string, until func(*time.Time) 
 }
 
 // enqueueUntil writes jobs until one waits for something: those before it are called, and have the provider refuse them. Few at a
-// time, on a slow machine, would be too few calls to decide on.
+// time, on a slow machine, would be too few calls to decide on; too many that no one has asked about would wait for their lane.
 func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*time.Time) bool) {
 	t.Helper()
 	const jobs = 8 // at a time
-	var shown why.Report
-	var last string // of those that were written
+	var last string
+	var asked []why.JobOf // of each time, the answer of the last job
 	n := 0
 	eventually(t, time.Minute, func() bool {
 		n++
 		id := fmt.Sprint(name, n)
 		s.enqueueKinds(t, id, jobs, "none")
 		last = fmt.Sprintf("%s-%d", id, jobs-1)
-		for range 10 { // it may not be fetched yet
-			shown = s.reason(t, last)
-			if len(shown.Jobs) == 1 && shown.Jobs[0].WaitsFor == waitsFor && shown.Jobs[0].Calls == 0 && until(shown.Jobs[0].Until) {
-				return true
-			}
-		}
-		return false
+		one := s.stays(t, last, waitsFor)
+		asked = append(asked, one)
+		return one.WaitsFor == waitsFor && one.Calls == 0 && until(one.Until)
 	}, func() string {
-		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", shown.Jobs, waitsFor)
+		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", asked, waitsFor)
 	})
-	t.Logf("why %s: waits for %s: %s", last, waitsFor, shown.Jobs[0].Why)
+	t.Logf("why %s: waits for %s: %s", last, waitsFor, asked[len(asked)-1].Why)
+}
+
+// stays asks for some seconds until a job was called, or waits for something, and returns the last answer.
+func (s *scene) stays(t *testing.T, id, waitsFor string) (last why.JobOf) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		shown := s.reason(t, id)
+		if len(shown.Jobs) != 1 {
+			continue // it is not fetched yet, or settled
+		}
+		if last = shown.Jobs[0]; last.WaitsFor == waitsFor || last.Calls > 0 {
+			break
+		}
+	}
+	return last
 }

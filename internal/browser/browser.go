@@ -185,10 +185,24 @@ func (b *Tab) Picks(id, value string) {
 	Eval[bool](b, fmt.Sprintf("(() => { const e = document.getElementById(%q); e.value = %q; return e.dispatchEvent(new Event('change', {bubbles: true})); })()", id, value))
 }
 
-// Click clicks an element.
+// Click clicks an element; again, as people do, where the page moved it away from under the mouse.
 func (b *Tab) Click(id string) {
 	b.Helper()
-	b.Do(chromedp.Click(css(id)))
+	Eval[bool](b, fmt.Sprintf(`(() => {
+		window.clicked = false;
+		const hears = (e) => { if (e.target.closest('#%s')) { window.clicked = true; document.removeEventListener('click', hears, true); } };
+		document.addEventListener('click', hears, true);
+		return true;
+	})()`, id))
+	for deadline := time.Now().Add(patience); ; {
+		b.Do(chromedp.Click(css(id)))
+		if Eval[bool](b, "window.clicked !== false") { // a page that was left and loaded again knows nothing of it
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("not within %v: a click reaches %s", patience, id)
+		}
+	}
 }
 
 // Press presses keys, one for each character.
