@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/internal/provider"
 	"dispatcher/job"
 	"dispatcher/sender"
@@ -101,7 +102,7 @@ func BenchmarkSend(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer s.Close()
-		permit := func(context.Context) (time.Time, error) { return time.Now().Add(time.Second), nil }
+		permit := func(context.Context) (boottime.Deadline, error) { return boottime.By(time.Now().Add(time.Second)), nil }
 		parallel(b, func(id string) {
 			j := job.Job{ID: id, ContentType: "application/json", Record: job.Record{Value: body}}
 			if res := s.Send(b.Context(), j, permit); res.Kind != sender.Accepted {

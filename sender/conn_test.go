@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/sender"
 )
 
@@ -111,7 +112,7 @@ func TestAConnectionIsTakenOnce(t *testing.T) {
 		third := s.Take()
 		third.Release()
 		third.Release()
-		refused := func(context.Context) (time.Time, error) { return time.Time{}, io.EOF }
+		refused := func(context.Context) (boottime.Deadline, error) { return boottime.Deadline{}, io.EOF }
 		third = s.Take()
 		s.SendOn(t.Context(), &third, aJob("c", "x"), refused)
 		s.Send(t.Context(), aJob("d", "x"), always(&permits))

@@ -13,11 +13,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/job"
 	"dispatcher/sender"
 )
@@ -151,7 +151,7 @@ func TestForeignBytesPassUntouched(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%q: %v", value, err)
 			}
-			res := s.Send(t.Context(), j, func(context.Context) (time.Time, error) { return time.Time{}, nil })
+			res := s.Send(t.Context(), j, func(context.Context) (boottime.Deadline, error) { return boottime.Deadline{}, nil })
 			if res.Kind != sender.Accepted || res.MessageID != digest("application/x-protobuf", []byte(value)) || j.ID != "jobs/0/7" {
 				t.Fatalf("%q, called %q, did not come as it was: %+v", value, j.ID, res)
 			}

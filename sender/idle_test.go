@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/sender"
 )
 
@@ -96,10 +97,10 @@ func TestIdleConnectionsGrowOldUnderThePermit(t *testing.T) {
 				permits := 0
 				s.Send(t.Context(), aJob("before", "x"), always(new(int)))
 				time.Sleep(c.idle)
-				res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+				res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (boottime.Deadline, error) {
 					permits++
 					time.Sleep(c.wait)
-					return time.Now().Add(time.Millisecond), nil
+					return boottime.By(time.Now().Add(time.Millisecond)), nil
 				})
 				if dials, _ := n.seen(); res.Kind != sender.Accepted || dials != c.dials || permits != c.permits {
 					t.Errorf("got %+v, %d connections, %d permits; want accepted, %d, %d", res, dials, permits, c.dials, c.permits)
@@ -118,13 +119,13 @@ func TestOldConnectionCostsOnePermit(t *testing.T) {
 		defer s.Close()
 		asked, others := 0, 0
 		s.Send(t.Context(), aJob("a", "x"), always(&others))
-		res := s.Send(t.Context(), aJob("b", "x"), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("b", "x"), func(context.Context) (boottime.Deadline, error) {
 			if asked++; asked > 2 {
-				return time.Time{}, errors.New("asked too often")
+				return boottime.Deadline{}, errors.New("asked too often")
 			}
 			time.Sleep(time.Minute)
 			s.Send(t.Context(), aJob("c", "x"), always(&others))
-			return time.Now().Add(time.Millisecond), nil
+			return boottime.By(time.Now().Add(time.Millisecond)), nil
 		})
 		if res.Kind != sender.Accepted || asked != 2 {
 			t.Errorf("got %+v after %d permits, want accepted after 2", res, asked)
@@ -140,9 +141,9 @@ func TestRefusedPermitDoesNotMakeAConnectionYoung(t *testing.T) {
 		s := newSender(t, sender.Options{Config: sender.Config{IdleTimeout: 10 * time.Second}, Dial: n.dial})
 		defer s.Close()
 		permits := 0
-		refused := func(context.Context) (time.Time, error) {
+		refused := func(context.Context) (boottime.Deadline, error) {
 			time.Sleep(6 * time.Second)
-			return time.Time{}, errors.New("the node stops")
+			return boottime.Deadline{}, errors.New("the node stops")
 		}
 		s.Send(t.Context(), aJob("a", "x"), refused) // dials; never used
 		time.Sleep(3 * time.Second)

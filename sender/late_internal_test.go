@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/job"
 	"dispatcher/sender/internal/conns"
 )
@@ -70,9 +71,9 @@ func TestLateWriteIsRefused(t *testing.T) {
 		defer s.Close()
 
 		begun, permits := time.Now(), 0
-		res := s.Send(t.Context(), job.Job{ID: "a", Record: job.Record{Value: []byte("x")}}, func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), job.Job{ID: "a", Record: job.Record{Value: []byte("x")}}, func(context.Context) (boottime.Deadline, error) {
 			permits++
-			return time.Now().Add(useful), nil
+			return boottime.By(time.Now().Add(useful)), nil
 		})
 		if res.Kind != Accepted || permits != 2 || dials != 2 {
 			t.Errorf("got %+v, %d permits, %d connections; want accepted, 2, 2", res, permits, dials)
@@ -103,9 +104,9 @@ func TestAnswerBeforeTheCall(t *testing.T) {
 		s := newSlowed(t, o, func(c net.Conn) net.Conn { return slow{c, time.Second} })
 		defer s.Close()
 		permits := 0
-		res := s.Send(t.Context(), job.Job{ID: "a"}, func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), job.Job{ID: "a"}, func(context.Context) (boottime.Deadline, error) {
 			permits++
-			return time.Time{}, nil
+			return boottime.Deadline{}, nil
 		})
 		time.Sleep(time.Minute)
 		if res.Kind != Unavailable || permits != mostDead || written.Load() != 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/internal/provider"
 	"dispatcher/sender"
 )
@@ -147,10 +148,10 @@ func TestTLSWithItsOwnAuthority(t *testing.T) {
 	permits := 0
 	for range 3 {
 		before := n.count()
-		res := s.Send(t.Context(), aJob("a", strings.Repeat("x", 8000)), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("a", strings.Repeat("x", 8000)), func(context.Context) (boottime.Deadline, error) {
 			permits++
 			before = n.count()
-			return time.Now().Add(time.Minute), nil
+			return boottime.By(time.Now().Add(time.Minute)), nil
 		})
 		if res.Kind != sender.Accepted || n.count()-before != 1 {
 			t.Errorf("got %+v with %d writes, want accepted with 1", res, n.count()-before)
@@ -171,7 +172,7 @@ func TestManyAtOnce(t *testing.T) {
 	p := startProvider(t, provider.Options{Behaviour: provider.Behaviour{Jitter: 2 * time.Millisecond}})
 	reg := prometheus.NewRegistry()
 	s := newSender(t, sender.Options{Config: sender.Config{URL: "http://" + p.Addr() + "/"}, Registerer: reg})
-	permit := func(context.Context) (time.Time, error) { return time.Time{}, nil }
+	permit := func(context.Context) (boottime.Deadline, error) { return boottime.Deadline{}, nil }
 	var wg sync.WaitGroup
 	for w := range 16 {
 		wg.Go(func() {

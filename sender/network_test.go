@@ -9,8 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/job"
 	"dispatcher/sender"
 )
@@ -98,9 +98,9 @@ func aJob(id, body string) job.Job {
 
 // always is a permit that is never over, and counts.
 func always(count *int) sender.Permit {
-	return func(context.Context) (time.Time, error) {
+	return func(context.Context) (boottime.Deadline, error) {
 		*count++
-		return time.Time{}, nil
+		return boottime.Deadline{}, nil
 	}
 }
 

@@ -4,13 +4,15 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"dispatcher/internal/boottime"
 )
 
 // Permit waits until one call may be written, and returns the time by which the write
-// must have begun. It is called once for each try to write, when everything else
+// must have begun; zero: whenever. It is called once for each try to write, when everything else
 // is ready. An error means that the call must not be made (the node stops, or the job
 // was taken away).
-type Permit func(ctx context.Context) (useBy time.Time, err error)
+type Permit func(ctx context.Context) (useBy boottime.Deadline, err error)
 
 // Kind is what happened to a call. The set is closed: the exhaustive linter checks
 // the policy that maps a kind to a decision.

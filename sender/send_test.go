@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/sender"
 )
 
@@ -23,13 +24,13 @@ func TestPermitIsAskedLast(t *testing.T) {
 		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		var granted time.Time
-		res := s.Send(t.Context(), aJob("a", "hello"), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("a", "hello"), func(context.Context) (boottime.Deadline, error) {
 			time.Sleep(time.Second) // all others have come as far as they can
 			if dials, writes := n.seen(); dials != 1 || len(writes) != 0 {
 				t.Errorf("at the permit: %d connections and %d writes, want 1 and 0", dials, len(writes))
 			}
 			granted = time.Now()
-			return granted.Add(time.Millisecond), nil
+			return boottime.By(granted.Add(time.Millisecond)), nil
 		})
 		if res.Kind != sender.Accepted || !res.WroteAt.Equal(granted) {
 			t.Errorf("got %v written at %v, want accepted, written at %v", res.Kind, res.WroteAt, granted)
@@ -48,7 +49,7 @@ func TestPermitRefusedWritesNothing(t *testing.T) {
 		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		stopping := errors.New("the node stops")
-		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) { return time.Time{}, stopping })
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (boottime.Deadline, error) { return boottime.Deadline{}, stopping })
 		if res.Kind != sender.NotSent || !errors.Is(res.Err, stopping) || !res.WroteAt.IsZero() {
 			t.Errorf("got %+v, want not sent and never written", res)
 		}
@@ -67,9 +68,9 @@ func TestLatePermitIsAskedAgainOnTheSameConnection(t *testing.T) {
 		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		asked := 0
-		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (boottime.Deadline, error) {
 			asked++
-			return time.Now().Add(time.Duration(asked-3) * time.Second), nil
+			return boottime.By(time.Now().Add(time.Duration(asked-3) * time.Second)), nil
 		})
 		dials, writes := n.seen()
 		if res.Kind != sender.Accepted || asked != 3 || dials != 1 || len(writes) != 1 {
@@ -87,9 +88,9 @@ func TestTimeoutStartsAtTheWrite(t *testing.T) {
 		}}
 		s := newSender(t, sender.Options{Config: sender.Config{Timeout: 2 * time.Second}, Dial: n.dial})
 		defer s.Close()
-		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (boottime.Deadline, error) {
 			time.Sleep(time.Hour)
-			return time.Time{}, nil
+			return boottime.Deadline{}, nil
 		})
 		if res.Kind != sender.Unknown || res.Elapsed != 2*time.Second || res.Status != 0 {
 			t.Errorf("got %+v, want unknown after 2s", res)
@@ -117,7 +118,10 @@ func TestContextEndsTheWaitButNotTheCall(t *testing.T) {
 		if res := s.Send(ctx, aJob("a", "x"), always(&permits)); res.Kind != sender.Accepted || res.Elapsed != 2*time.Second {
 			t.Errorf("got %+v, want accepted after 2s", res)
 		}
-		waits := func(ctx context.Context) (time.Time, error) { <-ctx.Done(); return time.Time{}, ctx.Err() }
+		waits := func(ctx context.Context) (boottime.Deadline, error) {
+			<-ctx.Done()
+			return boottime.Deadline{}, ctx.Err()
+		}
 		if res := s.Send(ctx, aJob("b", "x"), waits); res.Kind != sender.NotSent {
 			t.Errorf("got %+v, want not sent", res)
 		}
@@ -180,13 +184,13 @@ func TestConnectionThatDiesUnderThePermit(t *testing.T) {
 		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		asked := 0
-		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (boottime.Deadline, error) {
 			synctest.Wait()
 			if asked++; asked == 1 {
 				_ = first.Close()
 				synctest.Wait()
 			}
-			return time.Time{}, nil
+			return boottime.Deadline{}, nil
 		})
 		dials, writes := n.seen()
 		if res.Kind != sender.Accepted || asked != 2 || dials != 2 || len(writes) != 1 {
@@ -202,10 +206,10 @@ func TestProviderThatClosesEveryConnection(t *testing.T) {
 		s := newSender(t, sender.Options{Dial: n.dial})
 		defer s.Close()
 		asked := 0
-		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (time.Time, error) {
+		res := s.Send(t.Context(), aJob("a", "x"), func(context.Context) (boottime.Deadline, error) {
 			asked++
 			synctest.Wait()
-			return time.Time{}, nil
+			return boottime.Deadline{}, nil
 		})
 		if res.Kind != sender.Unavailable || asked != 3 || !res.WroteAt.IsZero() {
 			t.Errorf("got %+v after %d permits, want unavailable after 3, never written", res, asked)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/job"
 	"dispatcher/sender/internal/conns"
 )
@@ -184,10 +185,10 @@ func (s *Sender) try(ctx context.Context, c *conns.Conn, req *http.Request, perm
 
 // permitted asks for a permit until it gets one that isn't over yet. The connection
 // checks again; here a late permit doesn't cost the connection.
-func (s *Sender) permitted(ctx context.Context, permit Permit) (time.Time, error) {
+func (s *Sender) permitted(ctx context.Context, permit Permit) (boottime.Deadline, error) {
 	for {
 		useBy, err := permit(ctx)
-		if err != nil || !conns.Over(useBy, time.Now()) {
+		if err != nil || !useBy.Over(time.Now(), boottime.Last) {
 			return useBy, err
 		}
 		s.metrics.late.Inc()

@@ -126,7 +126,7 @@ func New(opts Options) (*Limiter, error) {
 		log:       opts.Logger.With("limit", opts.Name),
 		leases:    metrics.NewLease(opts.Registerer, opts.Name),
 		node:      node,
-		slots:     slots.NewValidity(boottime.Suspended),
+		slots:     slots.NewValidity(boottime.Suspended, boottime.Last),
 		turns:     make(chan inquiry.Inquiry[Lanes, Room]),
 		batches:   make(chan inquiry.Inquiry[[]Request, []Answer]),
 		retries:   make(chan inquiry.Inquiry[Request, Slot]),

@@ -415,7 +415,8 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.reserve, l.listen = newModel().local("n", time.Millisecond), func(context.Context) {}
-		l.slots = slots.NewValidity(func() time.Duration { return time.Duration(slept.Load()) })
+		suspended := func() time.Duration { return time.Duration(slept.Load()) }
+		l.slots = slots.NewValidity(suspended, suspended)
 		run(t, l)
 		c := callerOf(l, 1)
 		for _, row := range []struct {
@@ -427,6 +428,9 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 				t.Fatal(err)
 			}
 			slept.Add(int64(row.slept))
+			if over := s.Deadline(s.NotAfter).Over(time.Now(), suspended); over != (row.want != nil) {
+				t.Errorf("after a suspension of %v: the write's deadline is over: %v", row.slept, over)
+			}
 			if err := s.Wait(t.Context()); !errors.Is(err, row.want) {
 				t.Errorf("after a suspension of %v: got %v, want %v", row.slept, err, row.want)
 			}

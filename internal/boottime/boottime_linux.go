@@ -15,6 +15,9 @@ const closely = 200 * time.Microsecond
 // Only differences mean something.
 func Suspended() time.Duration { return host.suspended() }
 
+// Last returns what [Suspended] returned last, to whomever.
+func Last() time.Duration { return time.Duration(host.known.Load()) }
+
 var host = clocks{read: read} //nolint:gochecknoglobals // there is one host, and all that ask share what was read last
 
 // clocks are the monotonic clock and the boot clock of a host.

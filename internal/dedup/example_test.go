@@ -9,6 +9,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/internal/dedup"
 	"dispatcher/sender"
 )
@@ -32,20 +33,20 @@ type attempt struct {
 }
 
 // permit is the sender's: the claim is asked for while the slot is still ahead.
-func (t *attempt) permit(ctx context.Context) (time.Time, error) {
+func (t *attempt) permit(ctx context.Context) (boottime.Deadline, error) {
 	slot := time.Now().Add(5 * time.Millisecond) // from the limiter, with its NotAfter
 	notAfter := slot.Add(3 * time.Millisecond)
 	useBy, err := t.entry.Permit(ctx, slot)
 	if err != nil {
-		return time.Time{}, err
+		return boottime.Deadline{}, err
 	}
 	timer := time.NewTimer(time.Until(slot)) // slot.Wait
 	defer timer.Stop()
 	<-timer.C
 	if useBy.Before(notAfter) {
-		return useBy, nil
+		return boottime.By(useBy), nil
 	}
-	return notAfter, nil
+	return boottime.By(notAfter), nil
 }
 
 // The outcome of a done: 0 for an accepted job, else the status of a dead-lettered one.

@@ -112,12 +112,12 @@ func TestAPermitIsGivenAgainWhileItsSlotIsInTime(t *testing.T) {
 		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
 			first, err1 := permit(ctx)
 			second, err2 := permit(ctx)
-			if err1 != nil || err2 != nil || !first.Equal(s.NotAfter) || !second.Equal(first) {
+			if err1 != nil || err2 != nil || !first.At.Equal(s.NotAfter) || !second.At.Equal(first.At) {
 				t.Errorf("got use-bys %v and %v, want that of the slot twice; errors %v and %v", first, second, err1, err2)
 			}
 			time.Sleep(time.Until(s.NotAfter))
 			third, err := permit(ctx)
-			if err != nil || third.Sub(first) < 100*time.Millisecond {
+			if err != nil || third.At.Sub(first.At) < 100*time.Millisecond {
 				t.Errorf("got use-by %v and %v after the slot was over, want that of another slot", third, err)
 			}
 			return sender.Result{Kind: sender.Accepted, WroteAt: time.Now()}

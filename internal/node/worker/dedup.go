@@ -8,6 +8,7 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
+	"dispatcher/internal/boottime"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/wait"
@@ -47,21 +48,23 @@ const lateAnswer = time.Second
 
 // claim claims the job for its slot. It returns by when the call must be
 // written, or [throttle.ErrGivenUp] where the dedup store does not answer.
-func (v *visit) claim(ctx context.Context) (useBy time.Time, err error) {
+func (v *visit) claim(ctx context.Context) (useBy boottime.Deadline, err error) {
+	useBy = v.Slot.Deadline(v.Slot.NotAfter)
 	if v.entry == nil {
-		return v.Slot.NotAfter, nil
+		return useBy, nil
 	}
 	// A slot may lie further ahead than a claim lasts.
 	if err := v.Slot.WaitNear(ctx, pacer.LeadWithClaim); err != nil {
-		return time.Time{}, err
+		return useBy, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, max(0, time.Until(v.Slot.NotAfter))+lateAnswer, throttle.ErrGivenUp)
 	defer cancel()
-	if useBy, err = v.entry.Permit(ctx, v.Slot.NotBefore); err != nil {
-		return time.Time{}, err
+	claimed, err := v.entry.Permit(ctx, v.Slot.NotBefore)
+	if err != nil {
+		return useBy, err
 	}
-	if v.Slot.NotAfter.Before(useBy) {
-		return v.Slot.NotAfter, nil
+	if claimed.Before(useBy.At) {
+		useBy.At = claimed
 	}
 	return useBy, nil
 }

@@ -62,11 +62,11 @@ func TestACallBeginsWithinItsSlotAndItsClaim(t *testing.T) {
 		}
 		claimFrom, claimTo := before.Add(margin), after.Add(margin) // it was asked for in between
 		switch {
-		case useBy.After(a.Slot.NotAfter):
-			rt.Fatalf("got %v after the end of the slot", useBy.Sub(a.Slot.NotAfter))
-		case useBy.After(claimTo):
-			rt.Fatalf("got %v after the end of the claim", useBy.Sub(claimTo))
-		case useBy.Before(a.Slot.NotAfter) && useBy.Before(claimFrom):
+		case useBy.At.After(a.Slot.NotAfter):
+			rt.Fatalf("got %v after the end of the slot", useBy.At.Sub(a.Slot.NotAfter))
+		case useBy.At.After(claimTo):
+			rt.Fatalf("got %v after the end of the claim", useBy.At.Sub(claimTo))
+		case useBy.At.Before(a.Slot.NotAfter) && useBy.At.Before(claimFrom):
 			rt.Fatalf("got %v, before the end of the slot (%v) and of the claim (%v)", useBy, a.Slot.NotAfter, claimFrom)
 		}
 	})

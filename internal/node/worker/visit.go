@@ -10,6 +10,7 @@ import (
 
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
+	"dispatcher/internal/boottime"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/tracing"
@@ -155,12 +156,12 @@ var (
 // whose slot is over by then gets another one ahead of all others, and keeps all that it has
 // prepared; one whose slot was given up goes back. The sender may ask again if it wrote
 // nothing: the slot is good until its time is over.
-func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
+func (v *visit) permit(ctx context.Context) (useBy boottime.Deadline, err error) {
 	for {
 		if v.Slot.IsZero() {
 			v.freePlace() // to wait for a slot takes no place: those behind would hold theirs for nothing
 			if v.Slot, err = v.o.Limiter.Again(ctx, v.Wants); err != nil {
-				return time.Time{}, err
+				return useBy, err
 			}
 			v.Delivery.SetSlot(v.Slot.NotBefore)
 		}
@@ -175,24 +176,24 @@ func (v *visit) permit(ctx context.Context) (useBy time.Time, err error) {
 			v.Slot = throttle.Slot{}
 		}
 		if !errors.Is(err, throttle.ErrLate) {
-			return time.Time{}, err
+			return useBy, err
 		}
 	}
 }
 
 // awaitSlot claims the job, waits for the time of its slot, and checks whether the
 // job may still be called then. It returns by when the call must be written.
-func (v *visit) awaitSlot(ctx context.Context) (useBy time.Time, err error) {
+func (v *visit) awaitSlot(ctx context.Context) (useBy boottime.Deadline, err error) {
 	if useBy, err = v.claim(ctx); err != nil {
-		return time.Time{}, err
+		return useBy, err
 	}
 	switch err := v.Slot.Wait(ctx); {
 	case err != nil:
-		return time.Time{}, err
+		return useBy, err
 	case v.Delivery.Job.Expired(time.Now()):
-		return time.Time{}, errExpired
+		return useBy, errExpired
 	case v.Delivery.TimedOut():
-		return time.Time{}, errTimedOut
+		return useBy, errTimedOut
 	}
 	return useBy, nil
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/internal/boottime"
 )
 
 // usualWait is how long a permit usually takes at most: its slot lies up to one horizon
@@ -46,7 +48,7 @@ func (c *Conn) usable(now time.Time) bool {
 // RoundTrip makes one call. Its first byte is written before useBy (zero: whenever)
 // or not at all, and from then on the answer may take as long as the timeout. The
 // caller ends the call with End, after it has read the answer or got an error.
-func (c *Conn) RoundTrip(req *http.Request, useBy time.Time, timeout time.Duration) (*http.Response, error) {
+func (c *Conn) RoundTrip(req *http.Request, useBy boottime.Deadline, timeout time.Duration) (*http.Response, error) {
 	c.raw.arm(useBy, timeout)
 	return c.client.RoundTrip(req)
 }

@@ -16,9 +16,6 @@ var errLate = errors.New("the permit was over when the write began")
 // its record takes more than this.
 const tlsControl = 32
 
-// sleptMost is by how much two readings of a host that was not suspended differ.
-const sleptMost = time.Millisecond
-
 // rawConn is a connection below TLS. It decides at the last moment, in the goroutine
 // that makes the system call, whether a call may still begin.
 type rawConn struct {
@@ -27,7 +24,7 @@ type rawConn struct {
 	tls       bool
 	timer     *time.Timer          // closes the connection; runs only from the first write to end
 	roundTrip time.Duration        // of the TCP handshake; 0: not known
-	suspended func() time.Duration // of the host; the monotonic clock stands still meanwhile
+	suspended func() time.Duration // of the host
 
 	mu   sync.Mutex // never held across a read or a write
 	call callState
@@ -44,8 +41,7 @@ type callState struct {
 	Call
 
 	armed   bool // the next write begins the call
-	useBy   time.Time
-	slept   time.Duration // for how long the host had been suspended when the call was armed
+	useBy   boottime.Deadline
 	timeout time.Duration
 }
 
@@ -57,10 +53,10 @@ func newRawConn(c net.Conn, tls bool) *rawConn {
 }
 
 // arm makes the next write the beginning of a call.
-func (r *rawConn) arm(useBy time.Time, timeout time.Duration) {
+func (r *rawConn) arm(useBy boottime.Deadline, timeout time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.call = callState{armed: true, useBy: useBy, timeout: timeout, slept: r.suspended()}
+	r.call = callState{armed: true, useBy: useBy, timeout: timeout}
 }
 
 // end returns the outcome of the call and whether the connection outlived it.
@@ -99,19 +95,13 @@ func (r *rawConn) begin(size int) (first bool, err error) {
 	}
 	r.call.armed = false
 	now := time.Now()
-	if Over(r.call.useBy, now) || r.sleptThrough() {
+	if r.call.useBy.Over(now, r.suspended) {
 		r.call.Late = true
 		return false, errLate
 	}
 	r.call.WroteAt = now
 	r.timer.Reset(r.call.timeout)
 	return true, nil
-}
-
-// sleptThrough reports whether the host was suspended since the call was armed: the
-// use-by looks fresh then, whatever the time is.
-func (r *rawConn) sleptThrough() bool {
-	return !r.call.useBy.IsZero() && r.suspended()-r.call.slept > sleptMost
 }
 
 func (r *rawConn) noByteLeft() {
@@ -127,6 +117,3 @@ func (r *rawConn) expire() {
 	r.mu.Unlock()
 	_ = r.Close()
 }
-
-// Over reports whether a use-by has passed; a zero one never has.
-func Over(useBy, now time.Time) bool { return !useBy.IsZero() && now.After(useBy) }

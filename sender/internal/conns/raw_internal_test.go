@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"dispatcher/internal/boottime"
 )
 
 // A host that was suspended between the permit and the write does not write: the
@@ -22,7 +24,7 @@ func TestNoWriteAfterASuspension(t *testing.T) {
 		r := newRawConn(client, false)
 		slept := 42 * time.Second
 		r.suspended = func() time.Duration { return slept }
-		r.arm(time.Now().Add(time.Hour), time.Hour)
+		r.arm(boottime.Deadline{At: time.Now().Add(time.Hour), Suspended: slept}, time.Hour)
 		slept += row.slept
 		if _, err := r.Write(make([]byte, 100)); !errors.Is(err, row.want) {
 			t.Errorf("after a suspension of %v: got %v, want %v", row.slept, err, row.want)
@@ -36,7 +38,7 @@ func TestNoWriteAfterARefusal(t *testing.T) {
 	t.Parallel()
 	client, server := net.Pipe()
 	r := newRawConn(client, true)
-	r.arm(time.Now().Add(-time.Nanosecond), time.Second)
+	r.arm(boottime.By(time.Now().Add(-time.Nanosecond)), time.Second)
 	for range 2 { // the request, then TLS's close alert
 		if _, err := r.Write(make([]byte, 100)); !errors.Is(err, errLate) {
 			t.Errorf("got %v, want %v", err, errLate)
@@ -57,7 +59,7 @@ func TestOnlyTheFirstWriteOfACallIsChecked(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, server) }()
 		r := newRawConn(client, false)
 		begun := time.Now()
-		r.arm(begun.Add(time.Second), time.Minute)
+		r.arm(boottime.By(begun.Add(time.Second)), time.Minute)
 		for range 3 {
 			if _, err := r.Write([]byte("x")); err != nil {
 				t.Error(err)
@@ -83,7 +85,7 @@ func TestNoWriteOnceTheCallHasEnded(t *testing.T) {
 	client, server := net.Pipe()
 	t.Cleanup(func() { _ = server.Close() })
 	r := newRawConn(client, false)
-	r.arm(time.Time{}, time.Hour)
+	r.arm(boottime.Deadline{}, time.Hour)
 	r.end()
 	if _, err := r.Write([]byte("x")); !errors.Is(err, errLate) {
 		t.Errorf("got %v, want %v", err, errLate)
@@ -98,7 +100,7 @@ func TestATLSControlRecordIsNoCall(t *testing.T) {
 	t.Cleanup(func() { _ = server.Close() })
 	r := newRawConn(client, true)
 	t.Cleanup(func() { _ = r.Close() })
-	r.arm(time.Now().Add(time.Hour), time.Hour)
+	r.arm(boottime.By(time.Now().Add(time.Hour)), time.Hour)
 	if _, err := r.Write(make([]byte, 27)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +114,7 @@ func TestAWriteThatFailsWasNoCall(t *testing.T) {
 	client, _ := net.Pipe()
 	_ = client.Close()
 	r := newRawConn(client, false)
-	r.arm(time.Time{}, time.Hour)
+	r.arm(boottime.Deadline{}, time.Hour)
 	if _, err := r.Write([]byte("x")); err == nil {
 		t.Fatal("a write on a closed connection went well")
 	}

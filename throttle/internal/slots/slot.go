@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/internal/wait"
 )
 
@@ -48,14 +49,15 @@ func (s Slot) Wait(ctx context.Context) error {
 
 // Validity knows what ends the slots of a node before their time. It is for any goroutine.
 type Validity struct {
-	// suspended is for how long the host has been suspended since it booted. The
-	// monotonic clock stands still meanwhile, so a slot would look fresh afterwards.
-	suspended  func() time.Duration
-	generation atomic.Int64 // slots of earlier ones were given up
+	suspended  func() time.Duration // for how long the host has been suspended since it booted
+	last       func() time.Duration // what suspended returned last, to whomever
+	generation atomic.Int64         // slots of earlier ones were given up
 }
 
-// NewValidity is for slots that end with a suspension of the host, as that function counts it.
-func NewValidity(suspended func() time.Duration) *Validity { return &Validity{suspended: suspended} }
+// NewValidity is for slots that end with a suspension of the host, as these functions of [boottime] count it.
+func NewValidity(suspended, last func() time.Duration) *Validity {
+	return &Validity{suspended: suspended, last: last}
+}
 
 // Suspended is for how long the host has been suspended since it booted.
 func (v *Validity) Suspended() time.Duration { return v.suspended() }
@@ -72,15 +74,13 @@ func (v *Validity) Slot(notBefore, notAfter time.Time, lateness, suspended time.
 	}
 }
 
-// sleptMost is by how much two readings of a host that was not suspended differ.
-const sleptMost = time.Millisecond
-
 // GivenUp reports whether the slot ended before its time: the limit was cut or paused
 // since, or the clock has stepped.
 func (s Slot) GivenUp() bool { return s.valid != nil && s.since != s.valid.generation.Load() }
 
-func (s Slot) sleptThrough() bool {
-	return s.valid != nil && s.valid.suspended()-s.slept > sleptMost
+// Deadline is a time that was reckoned when the slot was asked for, or later.
+func (s Slot) Deadline(at time.Time) boottime.Deadline {
+	return boottime.Deadline{At: at, Suspended: s.slept}
 }
 
 // Margin is the time from a call's permit to its write. A slot that has
@@ -103,9 +103,15 @@ func (s Slot) LateBy(t time.Time) time.Duration { return t.Sub(s.NotAfter) + s.l
 // LateAt reports whether the slot's time is over at t.
 func (s Slot) LateAt(t time.Time) bool { return t.After(s.NotAfter) }
 
-// OverAt reports whether the slot must not be used at t any more: its time is over, or
-// the limit was cut since, or the host was suspended.
-func (s Slot) OverAt(t time.Time) bool { return s.LateAt(t) || s.GivenUp() || s.sleptThrough() }
+// OverAt reports whether the slot must not be used at t any more: its time is over, or the limit was cut since, or the host was
+// suspended, as far as somebody has read that. The reading that counts is made when the call's first byte is written, by its
+// [Slot.Deadline].
+func (s Slot) OverAt(t time.Time) bool {
+	if s.valid == nil {
+		return s.LateAt(t)
+	}
+	return s.GivenUp() || s.Deadline(s.NotAfter).Over(t, s.valid.last)
+}
 
 // IsZero reports whether s is no slot at all.
 func (s Slot) IsZero() bool { return s.NotAfter.IsZero() }
