@@ -17,7 +17,7 @@ IMAGE  ?= dispatcher:$(VERSION)
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills changes soak algorithms api fuzz bench demo cross release reproducible image
+.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills beside changes soak algorithms api fuzz bench demo cross release reproducible image
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,6 +95,11 @@ proof: ## What is measured on real Kafka and Redis, beside what it is compared w
 
 changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestChangesReal$$' ./throttle -changes=100000
+
+BEFORE ?=
+
+beside: ## Compare with an earlier build, whose binary is BEFORE=PATH: 15 minutes (needs Docker)
+	$(DOCKER) -timeout=60m -run='^TestBeside$$' ./integration -before=$(abspath $(BEFORE))
 
 kills: ## Kill a random node each 30 s, three runs of 60,000 jobs: 12 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=60m -v -run='^TestNoRepeatsReal$$' ./integration -full

@@ -33,23 +33,30 @@ func last(t *testing.T, try int, met bool, r provider.Report) bool {
 func (w *servers) measure(t *testing.T, want target) {
 	t.Helper()
 	for try := 1; ; try++ {
-		r, calls := w.play(t, want)
+		r := w.play(t, want)
 		t.Logf("%d nodes, cap %d/s: %d calls for %d jobs, %d in the fullest second, %.4f of the cap used, %.3f script calls a job, %.3f unjudged, %.3f held up",
-			want.nodes, want.cap, r.Sent, want.jobs, r.MaxInWindow, r.Utilisation, calls, r.Unjudged, r.HeldUp)
-		once(t, r, want.jobs)
-		met := r.Unjudged <= maxUnjudged && r.Utilisation >= want.utilisation && calls <= want.scriptCalls
-		if !last(t, try, met, r) {
+			want.nodes, want.cap, r.Sent, want.jobs, r.MaxInWindow, r.Utilisation, r.scriptCalls, r.Unjudged, r.HeldUp)
+		once(t, r.Report, want.jobs)
+		met := r.Unjudged <= maxUnjudged && r.Utilisation >= want.utilisation && r.scriptCalls <= want.scriptCalls
+		if !last(t, try, met, r.Report) {
 			continue
 		}
 		figure(t, r.Unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)
 		figure(t, r.Utilisation >= want.utilisation, "got %.4f of the cap used, want at least %.3f", r.Utilisation, want.utilisation)
-		figure(t, calls <= want.scriptCalls, "got %.3f script calls a job, want at most %.2f", calls, want.scriptCalls)
+		figure(t, r.scriptCalls <= want.scriptCalls, "got %.3f script calls a job, want at most %.2f", r.scriptCalls, want.scriptCalls)
 		return
 	}
 }
 
+// played is what a run showed.
+type played struct {
+	provider.Report
+	scriptCalls float64       // a job
+	redis       time.Duration // of Redis's CPU, a job
+}
+
 // play runs a fleet over a backlog until it is settled.
-func (w *servers) play(t *testing.T, want target) (provider.Report, float64) {
+func (w *servers) play(t *testing.T, want target) played {
 	t.Helper()
 	s := w.scene(t, want.cap, 12, 20*time.Millisecond)
 	s.enqueue(t, want.jobs)
@@ -57,7 +64,8 @@ func (w *servers) play(t *testing.T, want target) (provider.Report, float64) {
 	before := w.redisCPU(t)
 	s.start(t, want.nodes)
 	s.settled(t, 3*time.Minute)
-	t.Logf("Redis worked %v a job", ((w.redisCPU(t) - before) / time.Duration(want.jobs)).Round(time.Microsecond/10))
+	redis := (w.redisCPU(t) - before) / time.Duration(want.jobs)
+	t.Logf("Redis worked %v a job", redis.Round(time.Microsecond/10))
 	calls := 0.0
 	for _, n := range s.nodes {
 		calls += n.metric(t, "dispatcher_limit_script_calls_total") + n.metric(t, "dispatcher_limit_script_errors_total")
@@ -65,7 +73,7 @@ func (w *servers) play(t *testing.T, want target) (provider.Report, float64) {
 	stop(t, s.nodes...)
 	r := s.judge.report(t, want.cap)
 	s.judge.end() // the next try is not to share the machine with it
-	return r, calls / float64(want.jobs)
+	return played{r, calls / float64(want.jobs), redis}
 }
 
 // redisCPU is the CPU time that Redis has used so far, by all that it did.
