@@ -52,7 +52,7 @@ func (w *servers) measure(t *testing.T, want target) {
 type played struct {
 	provider.Report
 	scriptCalls float64       // a job
-	redis       time.Duration // of Redis's CPU, a job
+	redis       time.Duration // of Redis's CPU a job, once the nodes have started
 }
 
 // play runs a fleet over a backlog until it is settled.
@@ -63,9 +63,11 @@ func (w *servers) play(t *testing.T, want target) played {
 	quiet(t)
 	before := w.redisCPU(t)
 	s.start(t, want.nodes)
+	s.judge.count(t, want.jobs/10, time.Minute)
+	started, sent := w.redisCPU(t), s.judge.report(t, want.cap).Sent
 	s.settled(t, 3*time.Minute)
-	redis := (w.redisCPU(t) - before) / time.Duration(want.jobs)
-	t.Logf("Redis worked %v a job", redis.Round(time.Microsecond/10))
+	redis, start := (w.redisCPU(t)-started)/time.Duration(want.jobs-sent), (started-before)/time.Duration(want.nodes)
+	t.Logf("Redis worked %v a job, and %v for each node until %d jobs were sent", redis.Round(time.Microsecond/10), start.Round(time.Millisecond/10), sent)
 	calls := 0.0
 	for _, n := range s.nodes {
 		calls += n.metric(t, "dispatcher_limit_script_calls_total") + n.metric(t, "dispatcher_limit_script_errors_total")
