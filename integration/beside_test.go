@@ -42,6 +42,7 @@ func TestBeside(t *testing.T) {
 	used := &besides{name: "of the cap used by 3 nodes under 300/s", least: 0.995}
 	calls := &besides{name: "script calls a job of 3 nodes", most: worse}
 	redis := &besides{name: "us of Redis a job of 3 nodes", most: worse}
+	callsOfTen := &besides{name: "script calls a job of 10 nodes", most: worse}
 	redisOfTen := &besides{name: "us of Redis a job of 10 nodes under 200/s", most: worse}
 	cpu := &besides{name: "us of a node's CPU a job", most: worse}
 	for turn := range 2 * *turns {
@@ -51,10 +52,12 @@ func TestBeside(t *testing.T) {
 		used.add(build, three.Utilisation)
 		calls.add(build, three.scriptCalls)
 		redis.add(build, inMicros(three.redis))
-		redisOfTen.add(build, inMicros(w.play(t, target{nodes: 10, cap: 200, jobs: 2000}).redis))
+		ten := w.play(t, target{nodes: 10, cap: 200, jobs: 2000})
+		callsOfTen.add(build, ten.scriptCalls)
+		redisOfTen.add(build, inMicros(ten.redis))
 		cpu.add(build, inMicros(w.unbound(t)))
 	}
-	for _, b := range []*besides{used, calls, redis, redisOfTen, cpu} {
+	for _, b := range []*besides{used, calls, redis, callsOfTen, redisOfTen, cpu} {
 		ratio := b.median(1) / b.median(0)
 		t.Logf("%s: %s before, %s now; medians %.4g and %.4g, ratio %.3f", b.name, fmt.Sprintf("%.4g", b.values[0]), fmt.Sprintf("%.4g", b.values[1]), b.median(0), b.median(1), ratio)
 		figure(t, b.most == 0 || ratio <= b.most, "%s: got %.3f times as many as before, want at most %.2f", b.name, ratio, b.most)
