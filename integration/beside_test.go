@@ -2,7 +2,6 @@ package integration
 
 import (
 	"flag"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,16 +10,16 @@ import (
 )
 
 var (
-	before = flag.String("before", "", "path of an earlier build's binary, that TestBeside compares with")
-	turns  = flag.Int("turns", 5, "how often each of the two builds that TestBeside compares is run")
+	earlier = flag.String("before", "", "path of an earlier build's binary, that TestBeside compares with")
+	turns   = flag.Int("turns", 5, "how often each of the two builds that TestBeside compares is run")
 )
 
 // besides is what is compared: of each build, a value a turn.
 type besides struct {
 	name   string
 	values [2][]float64 // of the earlier build and of this one
-	most   float64      // this build's median is at most so many times the other's; 0: at least, where more is better
-	least  float64
+	most   float64      // this build's median is at most so many times the other's; 0: any
+	least  float64      // and at least so many times
 }
 
 func (b *besides) add(build int, value float64) { b.values[build] = append(b.values[build], value) }
@@ -33,11 +32,11 @@ func (b *besides) median(build int) float64 {
 // What a fleet of one limit uses of the cap, of Redis and of its processors, beside an earlier build: the two take turns, since what
 // else the machine does would otherwise be counted as the difference.
 func TestBeside(t *testing.T) {
-	if *before == "" {
+	if *earlier == "" {
 		t.Skip("-before=PATH compares with that binary, and so does make beside BEFORE=PATH")
 	}
 	w := startServers(t, containers.Kafka)
-	builds := [2]string{*before, w.dispatcher}
+	builds := [2]string{*earlier, w.dispatcher}
 	const worse = 1.03
 	used := &besides{name: "of the cap used by 3 nodes under 300/s", least: 0.995}
 	calls := &besides{name: "script calls a job of 3 nodes", most: worse}
@@ -59,7 +58,7 @@ func TestBeside(t *testing.T) {
 	}
 	for _, b := range []*besides{used, calls, redis, callsOfTen, redisOfTen, cpu} {
 		ratio := b.median(1) / b.median(0)
-		t.Logf("%s: %s before, %s now; medians %.4g and %.4g, ratio %.3f", b.name, fmt.Sprintf("%.4g", b.values[0]), fmt.Sprintf("%.4g", b.values[1]), b.median(0), b.median(1), ratio)
+		t.Logf("%s: %.4g before, %.4g now; medians %.4g and %.4g, ratio %.3f", b.name, b.values[0], b.values[1], b.median(0), b.median(1), ratio)
 		figure(t, b.most == 0 || ratio <= b.most, "%s: got %.3f times as many as before, want at most %.2f", b.name, ratio, b.most)
 		figure(t, ratio >= b.least, "%s: got %.4f times as much as before, want at least %.3f", b.name, ratio, b.least)
 	}
