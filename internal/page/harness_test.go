@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,6 +54,7 @@ type site struct {
 	url   string
 	parts *embedded.Parts
 	down  atomic.Bool // the API answers nothing
+	chose atomic.Bool // the fleet chose another guard after each change: the settings are signed by it
 	open  sync.Map    // what ends each request
 }
 
@@ -199,8 +203,23 @@ func (s *site) away(next http.Handler) http.Handler {
 			problem.Write(w, problem.Error{Status: http.StatusServiceUnavailable, Detail: "the node is away"})
 			return
 		}
+		if s.chose.Load() && r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/limits/provider") {
+			signedByFleet(w, r, next)
+			return
+		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+var author = regexp.MustCompile(`"by":"[^"]*"`)
+
+func signedByFleet(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	rec := httptest.NewRecorder()
+	next.ServeHTTP(rec, r)
+	maps.Copy(w.Header(), rec.Header())
+	w.Header().Del("Content-Length")
+	w.WriteHeader(rec.Code)
+	_, _ = w.Write(author.ReplaceAll(rec.Body.Bytes(), []byte(`"by":"dispatcher"`)))
 }
 
 // goes takes the node away, and ends what it serves.

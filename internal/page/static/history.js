@@ -119,9 +119,17 @@ async function takeBack(l, lines, body) {
   }
 }
 
+const newestOf = (lines) => lines.find((one) => one.revision && !chosen(one));
+
+// lastDecision says who changed the limit last, and why, where that was not the fleet, which chose another guard.
+export async function lastDecision() {
+  const newest = newestOf(await read());
+  return newest && { by: byOf(newest), why: newest.why };
+}
+
 // meanwhile says which change came before the undo.
 function meanwhile(lines) {
-  const newest = lines.find((one) => one.revision && !chosen(one));
+  const newest = newestOf(lines);
   const what = newest ? `${byOf(newest)} changed the limit meanwhile: ${whatOf(newest)}` : 'The history does not hold the change any more';
   return `${what}. Nothing was undone: look at it and decide again.`;
 }

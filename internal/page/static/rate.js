@@ -3,6 +3,7 @@
 import { $, confirmed, focusOn, node, say, show } from './dom.js';
 import { Problem, get, limitPath } from './api.js';
 import { change, inForce, setFault, setFaults, showProblem } from './change.js';
+import { lastDecision } from './history.js';
 import { adopt, following, leftOf, state, unitOf } from './state.js';
 import { changes, clock, countdown, expiring, lasting, number, percent, settings } from './text.js';
 
@@ -35,12 +36,13 @@ export function rate() {
   if (!busy && (again || !$('preview').hidden) && performance.now() - previewed > 2000) preview();
 }
 
-// meanwhile says who changed what while the operator decided.
-function meanwhile(before, now, refused = false) {
+// meanwhile says who changed what while the operator decided. A guard that the fleet chose since then does not hide who it was.
+async function meanwhile(before, now, refused = false) {
   const what = changes(before, now, true).join(', ') || 'no setting that is shown here';
+  const last = now.by === 'dispatcher' ? await lastDecision().catch(() => null) : now;
   $('rate-meanwhile').replaceChildren(
-    node('p', '', node('strong', `${now.by || 'Somebody'} changed the limit meanwhile: ${what}.`)),
-    node('p', `${now.why ? `Why: ${now.why}. ` : ''}It is ${now.paused ? 'paused, at ' : ''}${terms(now)} now. ${refused ? 'Nothing of yours was changed: look' : 'Look'} at it and decide again.`),
+    node('p', '', node('strong', `${last?.by || 'Somebody'} changed the limit meanwhile: ${what}.`)),
+    node('p', `${last?.why ? `Why: ${last.why}. ` : ''}It is ${now.paused ? 'paused, at ' : ''}${terms(now)} now. ${refused ? 'Nothing of yours was changed: look' : 'Look'} at it and decide again.`),
   );
   show('rate-meanwhile', true);
 }
