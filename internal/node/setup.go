@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"log/slog"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"dispatcher/internal/gathered"
 	"dispatcher/internal/node/pacer"
 	"dispatcher/internal/setupcheck"
+	"dispatcher/internal/version"
 	"dispatcher/internal/wait"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
@@ -27,13 +30,11 @@ const setupAnswer = 5 * time.Second
 // CheckSetup connects to the servers of a valid configuration and looks whether they, the account and the settings
 // fit each other. It writes keys of its own to Redis, for some seconds, and changes nothing else.
 func CheckSetup(ctx context.Context, cfg configs.Config, log *slog.Logger) ([]setupcheck.Finding, error) {
-	return checkSetup(ctx, cfg, log, 0)
+	return checkSetup(ctx, cfg, log, setupOptions(cfg, log))
 }
 
-// checkSetup has connections of its own. Calls took so long up to now; 0: that is not known.
-func checkSetup(ctx context.Context, cfg configs.Config, log *slog.Logger, latency time.Duration) ([]setupcheck.Finding, error) {
-	o := setupOptions(cfg, log)
-	o.Latency = latency
+// checkSetup has connections of its own.
+func checkSetup(ctx context.Context, cfg configs.Config, log *slog.Logger, o setupcheck.Options) ([]setupcheck.Finding, error) {
 	if cfg.Limits[0].Scope != limit.ScopeNode {
 		rdb, err := RedisClient(cfg, log, setupAnswer)
 		if err != nil {
@@ -71,12 +72,25 @@ func setupOptions(cfg configs.Config, log *slog.Logger) setupcheck.Options {
 	}
 }
 
+// sharedSettings names the build, and the settings that the nodes of a fleet have in common. Secrets are no part of it.
+func sharedSettings(cfg configs.Config) string {
+	shared := configs.Config{Kafka: cfg.Kafka, Redis: cfg.Redis, Limits: cfg.Limits, Cost: cfg.Cost, Dedup: cfg.Dedup}
+	text, err := shared.YAML()
+	if err != nil {
+		return "" // then each node checks everything
+	}
+	sum := sha256.Sum256(append(text, version.Text()...))
+	return hex.EncodeToString(sum[:8])
+}
+
 // tellSetup checks the set-up once, and logs what it lacks.
 func (n *Node) tellSetup(ctx context.Context, after time.Duration) {
 	if !wait.For(ctx, after) || ctx.Err() != nil {
 		return
 	}
-	findings, err := checkSetup(ctx, n.cfg, n.log, n.usualLatency())
+	o := setupOptions(n.cfg, n.log)
+	o.Latency, o.Fleet = n.usualLatency(), sharedSettings(n.cfg)
+	findings, err := checkSetup(ctx, n.cfg, n.log, o)
 	if err != nil {
 		n.log.Warn("the set-up could not be checked", "error", err)
 		return

@@ -62,3 +62,24 @@ func TestANodeLogsWhatItsSetupLacks(t *testing.T) {
 		t.Errorf("got %d lines with %d levels, want 2 and 2: %s", lines, levels, out.String())
 	}
 }
+
+// Nodes share the check where what concerns all of them is the same.
+func TestNodesOfAFleetNameTheirSettingsAlike(t *testing.T) {
+	t.Parallel()
+	name := func(set ...string) string {
+		cfg, err := configs.Load(configs.Source{Set: append(set, "redis.password=one-of-many")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sharedSettings(cfg)
+	}
+	usual := name()
+	if len(usual) != 16 || name("node=n2", "admin.listen=127.0.0.1:1", "log.level=debug") != usual {
+		t.Errorf("got %q, and another name on another node", usual)
+	}
+	for _, set := range []string{"limits.0.cap=7", "kafka.topics=other", "dedup.enabled=true", "redis.username=fleet"} {
+		if name(set) == usual {
+			t.Errorf("with %s: got the same name", set)
+		}
+	}
+}

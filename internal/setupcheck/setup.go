@@ -21,6 +21,8 @@ type setup struct {
 
 	server    redis.Cmdable // that holds the namespace
 	denied    bool          // the account lacks a right
+	claim     string        // of the turn to check what concerns the fleet
+	others    bool          // another node has the turn
 	contract  limit.Contract
 	algorithm string // empty: the default one
 	nodes     int    // that Redis knows
@@ -45,6 +47,9 @@ func (s *setup) ask(ctx context.Context) (err error) {
 	if s.server, err = control.Holder(ctx, s.Redis, operator.Keys.Limit); err != nil {
 		return err
 	}
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
 	switch now, err := operator.Get(ctx); {
 	case err == nil:
 		s.contract, s.algorithm = now.Contract, now.Algorithm
@@ -54,6 +59,27 @@ func (s *setup) ask(ctx context.Context) (err error) {
 	if there, err := operator.Presence(ctx); err == nil {
 		s.nodes = len(there.Nodes)
 	} else if !isDenied(err) {
+		return err
+	}
+	return nil
+}
+
+// turn is how long a node checks for the fleet.
+const turn = time.Minute
+
+// takeTurn finds out whether another node checks what concerns the fleet. An account that may not do so checks it itself.
+func (s *setup) takeTurn(ctx context.Context) error {
+	if s.Fleet == "" {
+		return nil
+	}
+	key := s.key("turn:" + s.Fleet)
+	taken, err := s.server.SetNX(ctx, key, s.claim, turn).Result()
+	if err == nil && !taken { // unless by a command of this one whose reply was lost
+		var owner string
+		owner, err = s.server.Get(ctx, key).Result()
+		s.others = err == nil && owner != s.claim
+	}
+	if err != nil && !isDenied(err) && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	return nil

@@ -2,6 +2,7 @@ package setupcheck
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -49,6 +50,10 @@ type Options struct {
 	Latency    time.Duration                                 // of the calls up to now; 0: not known
 	Now        func() time.Time                              // this host's clock; nil: time.Now
 
+	// Fleet names what nodes have in common, such as a hash of their settings. Of the nodes with the same name one a minute checks
+	// what concerns all of them. Empty: what concerns the fleet is checked here.
+	Fleet string
+
 	// Retention is how long Kafka keeps the offsets of a group without nodes, and the records of each topic that nodes
 	// read. 0 or missing: not known. nil: not checked.
 	Retention func(context.Context) (offsets time.Duration, records map[string]time.Duration, err error)
@@ -56,30 +61,39 @@ type Options struct {
 
 // check is one of the checks. An error says that it could not be made.
 type check struct {
-	name string
-	find func(context.Context, *setup) ([]Finding, error)
+	name  string
+	about scope
+	find  func(context.Context, *setup) ([]Finding, error)
 }
+
+// scope says for whom a check is made.
+type scope int
+
+const (
+	fleet scope = iota // its answer is the same on each node
+	host               // each node makes it
+)
 
 // ofRedis are the checks that ask Redis. Later ones use what earlier ones learned.
 var ofRedis = []check{ //nolint:gochecknoglobals // a constant table
-	{"rights", rights},
-	{"limiter", limiter},
-	{"eviction", eviction},
-	{"persistence", persistence},
-	{"round_trip", roundTrip},
-	{"clock", hostClock},
-	{"partitions", partitions},
+	{"rights", fleet, rights},
+	{"limiter", fleet, limiter},
+	{"eviction", fleet, eviction},
+	{"persistence", fleet, persistence},
+	{"round_trip", host, roundTrip},
+	{"clock", host, hostClock},
+	{"partitions", fleet, partitions},
 }
 
 // ofSettings are the checks that can do without Redis.
-var ofSettings = []check{{"retention", retention}, {"workers", workers}} //nolint:gochecknoglobals // a constant table
+var ofSettings = []check{{"retention", fleet, retention}, {"workers", host, workers}} //nolint:gochecknoglobals // a constant table
 
-// Run makes all checks, which takes about two seconds, and returns what they found. It ends early with ctx.
+// Run makes the checks, which takes about two seconds, and returns what they found. It ends early with ctx.
 func Run(ctx context.Context, o Options) []Finding {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &setup{Options: o, contract: o.Config.Limits[0].Stated().Contract, algorithm: o.Config.Limits[0].Algorithm}
+	s := &setup{Options: o, claim: rand.Text(), contract: o.Config.Limits[0].Stated().Contract, algorithm: o.Config.Limits[0].Algorithm}
 	var found []Finding
 	if o.Redis != nil {
 		if err := patiently(ctx, func() error { return s.ask(ctx) }); err != nil {
@@ -93,6 +107,9 @@ func Run(ctx context.Context, o Options) []Finding {
 
 func (s *setup) run(ctx context.Context, checks []check) (found []Finding) {
 	for _, c := range checks {
+		if c.about == fleet && s.others {
+			continue
+		}
 		var list []Finding
 		err := patiently(ctx, func() (err error) { list, err = c.find(ctx, s); return err })
 		for _, f := range list {

@@ -312,6 +312,52 @@ func TestTooFewWorkers(t *testing.T) {
 	}
 }
 
+// Of nodes that have their settings in common, one a minute checks what concerns the fleet. Each looks at its own host.
+func TestNodesShareTheChecks(t *testing.T) {
+	t.Parallel()
+	const both, own = "warning eviction: maxmemory-policy is allkeys-lru", "warning workers: 256 workers are too few"
+	m := mini(t, "maxmemory_policy:allkeys-lru")
+	s := newScene(t, m.Addr(), "limits.0.cap=1000")
+	s.opts.Fleet = "a"
+	s.finds(both, own)
+	s.finds(own)
+	s.opts.Fleet = "b"
+	s.finds(both, own)
+	s.opts.Fleet = "" // an operator asks
+	s.finds(both, own)
+	s.opts.Fleet = "a"
+	m.FastForward(time.Minute)
+	s.finds(both, own)
+}
+
+// A node that has the turn, but lost the reply that said so, checks for the fleet.
+func TestATurnWhoseReplyIsLost(t *testing.T) {
+	t.Parallel()
+	m := mini(t, "maxmemory_policy:allkeys-lru")
+	lost := 0
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		switch {
+		case cmd == "INFO":
+			c.WriteBulk("run_id:1a\r\nmaster_replid:2b\r\nmaxmemory_policy:allkeys-lru")
+		case cmd == "SET" && strings.Contains(args[0], ":turn:") && lost == 0:
+			lost++
+			if err := m.Set(args[0], args[1]); err != nil {
+				t.Error(err)
+			}
+			c.Close()
+		default:
+			return false
+		}
+		return true
+	})
+	s := newScene(t, m.Addr())
+	s.opts.Fleet = "a"
+	s.finds("warning eviction: maxmemory-policy is allkeys-lru")
+	if lost != 1 {
+		t.Errorf("lost %d replies, want 1", lost)
+	}
+}
+
 // A Redis that is away is one finding, and what needs no Redis is checked all the same.
 func TestRedisIsAway(t *testing.T) {
 	t.Parallel()
