@@ -4,6 +4,7 @@
 -- KEYS[2] seconds  dispatcher:{<namespace>}:seconds:<half minute>  hash: of each second of it, from 0, what happened: "12c" calls,
 --                  "12r" calls that the provider refused for their rate, "12u" units that the calls counted, "12k" the cap and
 --                  "12e" the effective cap in units a second
+-- KEYS[3] rules    dispatcher:{<namespace>}:rules          hash: revision, and what rules.lua keeps; only read
 --
 -- ARGV[1] node       its name, "-" and 16 digits, unique per start
 -- ARGV[2] text       what it says; empty: the node ends
@@ -14,7 +15,7 @@
 -- ARGV[10] starts    1: the node says something for the first time
 -- ARGV[11] units     that the calls of that second counted
 --
--- Reply: now_us
+-- Reply: 1 now_us  2 revision of the rules in force; 0: there are none
 --
 -- Missing key: no node said anything, and no call was made.
 local figures, seconds, node = KEYS[1], KEYS[2], ARGV[1]
@@ -31,25 +32,35 @@ local function forget()
   end
 end
 
--- add counts calls of the second.
-local function add(what, count)
-  if count == '0' then return end
-  local field = ARGV[3] .. what
-  redis.call('HSET', seconds, field, string.format('%.0f', (tonumber(redis.call('HGET', seconds, field)) or 0) + count))
+-- The first node that says something of a second keeps both hashes from ending.
+local first = true
+
+-- count adds the node's calls to those of the second.
+local function count()
+  local added = {ARGV[4], ARGV[5], ARGV[11]}
+  local at = {ARGV[3] .. 'c', ARGV[3] .. 'r', ARGV[3] .. 'u', ARGV[3] .. 'k', ARGV[3] .. 'e'}
+  local found, set = redis.call('HMGET', seconds, unpack(at)), {}
+  first = not found[4]
+  for i = 1, #added do
+    if added[i] ~= '0' then
+      local n = #set
+      set[n + 1], set[n + 2] = at[i], string.format('%.0f', (tonumber(found[i]) or 0) + added[i])
+    end
+  end
+  if found[4] ~= ARGV[6] or found[5] ~= ARGV[7] then
+    local n = #set
+    set[n + 1], set[n + 2], set[n + 3], set[n + 4] = at[4], ARGV[6], at[5], ARGV[7]
+  end
+  if #set > 0 then redis.call('HSET', seconds, unpack(set)) end
+  if first then redis.call('PEXPIRE', seconds, ARGV[8]) end
 end
 
 if ARGV[10] == '1' then forget() end
+if ARGV[3] ~= '-1' then count() end
 if ARGV[2] == '' then
   redis.call('HDEL', figures, node)
 else
   redis.call('HSET', figures, node, string.format('%.0f ', now) .. ARGV[2])
-  redis.call('PEXPIRE', figures, math.ceil(ARGV[9] / 1000))
+  if first then redis.call('PEXPIRE', figures, math.ceil(ARGV[9] / 1000)) end
 end
-if ARGV[3] ~= '-1' then
-  add('c', ARGV[4])
-  add('r', ARGV[5])
-  add('u', ARGV[11])
-  redis.call('HSET', seconds, ARGV[3] .. 'k', ARGV[6], ARGV[3] .. 'e', ARGV[7])
-  redis.call('PEXPIRE', seconds, ARGV[8])
-end
-return now
+return {now, tonumber(redis.pcall('HGET', KEYS[3], 'revision') or 0) or 0}

@@ -23,6 +23,7 @@ func (s served) says(f figures.Figures) {
 	f.Name = "node-1"
 	p := figures.New(figures.Options{
 		Redis: rdb, Namespace: "default", Node: "node-1", Logger: slog.New(slog.DiscardHandler), Take: func(context.Context) figures.Figures { return f },
+		Rules: func(int64) {},
 	})
 	background.Run(s.T, p.Run)
 	s.until("the node has said its figures", func() bool {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"dispatcher/internal/redisclient"
+	"dispatcher/internal/rules"
 )
 
 // start is a whole second, and the first of a half minute.
@@ -24,6 +26,7 @@ type station struct {
 	rdb    redis.UniversalClient
 	now    time.Time
 	log    bytes.Buffer
+	rules  []int64 // revisions that nodes were told
 }
 
 func newStation(server *miniredis.Miniredis) *station {
@@ -42,7 +45,8 @@ func (s *station) pass(d time.Duration) {
 func (s *station) node(name string, take func() Figures) *Publisher {
 	return New(Options{
 		Redis: s.rdb, Namespace: "ns", Node: name, Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
-		Take: func(context.Context) Figures { f := take(); f.Name = name; return f },
+		Take:  func(context.Context) Figures { f := take(); f.Name = name; return f },
+		Rules: func(revision int64) { s.rules = append(s.rules, revision) },
 	})
 }
 
@@ -246,4 +250,52 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("got %+v, want no figures", n)
 		}
 	})
+}
+
+// A node that publishes is told which rules are in force, and no fault of those stops it.
+func TestANodeIsToldWhichRulesAreInForce(t *testing.T) {
+	t.Parallel()
+	s := newStation(miniredis.RunT(t))
+	p := s.node("n1", func() Figures { return calls(0, 0) })
+	key := rules.Key("ns")
+	for _, set := range []func(){
+		func() {},
+		func() { s.server.HSet(key, "revision", "1700000000000001") },
+		func() { s.server.HSet(key, "revision", "what is no number") },
+		func() { s.server.Del(key); _ = s.server.Set(key, "a text") },
+	} {
+		set()
+		p.publish(t.Context(), s.now)
+		s.pass(time.Second)
+	}
+	if want := []int64{0, 1700000000000001, 0, 0}; !slices.Equal(s.rules, want) {
+		t.Errorf("got %v, want %v", s.rules, want)
+	}
+}
+
+// What nodes say is kept for as long as one of them says something, and ends a minute after the last one.
+func TestFiguresAreKeptWhileANodePublishes(t *testing.T) {
+	t.Parallel()
+	s := newStation(miniredis.RunT(t))
+	nodes := []*Publisher{s.node("n1", func() Figures { return calls(0, 0) }), s.node("n2", func() Figures { return calls(0, 0) })}
+	for range 150 {
+		for _, p := range nodes {
+			p.publish(t.Context(), s.now)
+		}
+		s.pass(time.Second)
+		if got := mustRead(t, s); len(got) != 2 {
+			t.Fatalf("got %d nodes at %v, want 2", len(got), s.now.Sub(start))
+		}
+	}
+	if left := s.server.TTL(figuresKey("ns")); left <= goneAfter-3*time.Second || left > goneAfter {
+		t.Errorf("got %v to live, want a minute", left)
+	}
+	for _, key := range s.server.Keys() {
+		if left := s.server.TTL(key); left <= 0 || left > kept {
+			t.Errorf("%s: got %v to live", key, left)
+		}
+	}
+	if s.pass(goneAfter); s.server.Exists(figuresKey("ns")) {
+		t.Error("the figures are still there a minute after the last node")
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/rules"
 	"dispatcher/lua"
 )
 
@@ -26,6 +27,7 @@ type Options struct {
 	Namespace string
 	Node      string // its name
 	Take      func(context.Context) Figures
+	Rules     func(revision int64) // is told which rules are in force
 	Logger    *slog.Logger
 }
 
@@ -136,20 +138,24 @@ type said struct {
 func (p *Publisher) say(ctx context.Context, now time.Time, s said) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	keys := []string{figuresKey(p.opts.Namespace), secondsKey(p.opts.Namespace, max(s.second, 0))}
+	keys := []string{figuresKey(p.opts.Namespace), secondsKey(p.opts.Namespace, max(s.second, 0)), rules.Key(p.opts.Namespace)}
 	starts := 0
 	if !p.clock.known() {
 		starts = 1
 	}
 	asked := time.Now()
-	at, err := p.script.Run(ctx, p.opts.Redis, keys, p.id, s.text, inBucket(s.second), s.calls, s.refused, perSecond(s.cap), perSecond(s.effective),
-		kept.Milliseconds(), goneAfter.Microseconds(), starts, s.units).Int64()
+	reply, err := p.script.Run(ctx, p.opts.Redis, keys, p.id, s.text, inBucket(s.second), s.calls, s.refused, perSecond(s.cap), perSecond(s.effective),
+		kept.Milliseconds(), goneAfter.Microseconds(), starts, s.units).Int64Slice()
+	if err == nil && len(reply) != 2 { //nolint:mnd // as the script says
+		err = fmt.Errorf("a reply of %d parts", len(reply))
+	}
 	if err != nil {
 		p.failed(err)
 		return
 	}
 	p.failing = false
-	p.clock = clock{redis: time.UnixMicro(at), local: now.Add(time.Since(asked) / 2)}
+	p.clock = clock{redis: time.UnixMicro(reply[0]), local: now.Add(time.Since(asked) / 2)}
+	p.opts.Rules(reply[1])
 }
 
 // failed logs once that nothing is published.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,51 @@ func TestANodeBeginsAListThatIsMissing(t *testing.T) {
 	}
 	if events, err := s.Events(t.Context(), 9); err != nil || len(events) != 0 {
 		t.Errorf("got %+v and %v, want no change written down", events, err)
+	}
+}
+
+// A node that is told which rules are in force reads them where it knows others. That begins no list: it would be too soon.
+func TestANodeIsToldWhichRulesAreInForce(t *testing.T) {
+	t.Parallel()
+	s, server := newStore(t)
+	w := newWatcher(s, func() {})
+	hear := func(when string, revision int64, polled bool, known int64) {
+		t.Helper()
+		if got := w.hear(t.Context(), revision); got != polled || w.Revision() != known {
+			t.Errorf("%s: got %v and revision %d, want %v and %d", when, got, w.Revision(), polled, known)
+		}
+	}
+	server.FlushAll()
+	for range 3 {
+		if hear("there is no list", none, false, none); server.Exists(s.key()) {
+			t.Fatal("got a list, and the node has not looked for it")
+		}
+	}
+	server.HSet(s.key(), "revision", "1", "list", "")
+	_, newest := s.mustAdd(t, cancelSpring(), time.Hour)
+	hear("a rule was made", newest, true, newest)
+	server.HSet(s.key(), "list", "what nobody reads")
+	hear("nothing has changed", newest, true, newest)
+	if w.Match(of("spring"), time.Now()) == nil {
+		t.Error("got no rule: the list was read again")
+	}
+	server.FlushAll()
+	hear("Redis has lost the list", none, true, newest)
+	if got := server.HGet(s.key(), "revision"); got != strconv.FormatInt(newest, 10) {
+		t.Errorf("got revision %q in Redis, want it put back", got)
+	}
+}
+
+// Tell waits for nobody.
+func TestTellingDoesNotWait(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	w := newWatcher(s, func() {})
+	for range 3 {
+		w.Tell(7)
+	}
+	if got := <-w.told; got != 7 {
+		t.Errorf("got %d, want 7", got)
 	}
 }
 

@@ -38,7 +38,10 @@ func NewStore(rdb redis.UniversalClient, namespace string) *Store {
 	return &Store{rdb: rdb, namespace: namespace, script: redis.NewScript(lua.Rules())}
 }
 
-func (s *Store) key() string    { return "dispatcher:{" + s.namespace + "}:rules" }
+// Key is that of the rules in Redis, and the channel on which nodes are notified of others.
+func Key(namespace string) string { return "dispatcher:{" + namespace + "}:rules" }
+
+func (s *Store) key() string    { return Key(s.namespace) }
 func (s *Store) events() string { return s.key() + ":events" }
 
 // Read returns the rules that have not ended, and Redis's time. It leaves out those that can't be read.

@@ -49,6 +49,7 @@ func newFleet(t *testing.T, f figures.Figures) *fleet {
 	f.Name, f.Ready, f.Version, f.Cap, f.Eff = "node-1", true, "v1", 400, 400
 	p := figures.New(figures.Options{
 		Redis: rdb, Namespace: "default", Node: "node-1", Logger: slog.New(slog.DiscardHandler), Take: func(context.Context) figures.Figures { return f },
+		Rules: func(int64) {},
 	})
 	s.stop = background.Run(t, p.Run)
 	for deadline := time.Now().Add(time.Minute); !s.redis.Exists("dispatcher:{default}:figures"); time.Sleep(10 * time.Millisecond) {
