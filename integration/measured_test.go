@@ -13,6 +13,7 @@ type target struct {
 	nodes, cap, jobs int
 	utilisation      float64 // at least
 	scriptCalls      float64 // a job, at most
+	settings         []string
 }
 
 // A run that misses a figure, and in which the machine held up more than this share of the windows, is made again, so often in all.
@@ -52,13 +53,14 @@ func (w *servers) measure(t *testing.T, want target) {
 type played struct {
 	provider.Report
 	scriptCalls float64       // a job
+	late        float64       // slots
 	redis       time.Duration // of Redis's CPU a job, once the nodes have started
 }
 
 // play runs a fleet over a backlog until it is settled.
 func (w *servers) play(t *testing.T, want target) played {
 	t.Helper()
-	s := w.scene(t, want.cap, 12, 20*time.Millisecond)
+	s := w.scene(t, want.cap, 12, 20*time.Millisecond, want.settings...)
 	s.enqueue(t, want.jobs)
 	quiet(t)
 	before := w.redisCPU(t)
@@ -68,14 +70,15 @@ func (w *servers) play(t *testing.T, want target) played {
 	s.settled(t, 3*time.Minute)
 	redis, start := (w.redisCPU(t)-started)/time.Duration(want.jobs-sent), (started-before)/time.Duration(want.nodes)
 	t.Logf("Redis worked %v a job, and %v for each node until %d jobs were sent", redis.Round(time.Microsecond/10), start.Round(time.Millisecond/10), sent)
-	calls := 0.0
+	calls, late := 0.0, 0.0
 	for _, n := range s.nodes {
+		late += n.metric(t, "dispatcher_limit_late_slots_total")
 		calls += n.metric(t, "dispatcher_limit_script_calls_total") + n.metric(t, "dispatcher_limit_script_errors_total")
 	}
 	stop(t, s.nodes...)
 	r := s.judge.report(t, want.cap)
 	s.judge.end() // the next try is not to share the machine with it
-	return played{r, calls / float64(want.jobs), redis}
+	return played{r, calls / float64(want.jobs), late, redis}
 }
 
 // redisCPU is the CPU time that Redis has used so far, by all that it did.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/expression"
 )
@@ -18,6 +19,7 @@ import (
 const (
 	pollEvery   = 2 * time.Second // unless [Watcher.Tell] is called
 	callTimeout = time.Second
+	pingEvery   = 10 * time.Second // of the subscription; what it misses meanwhile is found all the same
 )
 
 // Watcher keeps the rules that are in force at hand, for one node. Make it with [NewWatcher]; it can be run once.
@@ -71,7 +73,7 @@ type compiled struct {
 func (w *Watcher) Run(ctx context.Context) error {
 	sub := w.store.rdb.Subscribe(ctx, w.store.key())
 	defer func() { _ = sub.Close() }() // nothing is under way that its error could concern
-	messages := sub.Channel()
+	messages := sub.Channel(redis.WithChannelHealthCheckInterval(pingEvery))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {

@@ -31,7 +31,7 @@ type setup struct {
 }
 
 // samples is how often Redis's clock is read. The shortest way says most.
-const samples = 10
+const samples = 5
 
 // ask connects to Redis, and reads the settings in force and the nodes. Without a right to do so the settings
 // of the file are taken.

@@ -20,7 +20,7 @@ const (
 	units  = 5                      // the cap of the limit
 	window = 100 * time.Millisecond // of the limit, but with redis_cell, which counts in seconds
 	life   = time.Minute            // of the keys
-	most   = 100 * time.Millisecond // between two calls
+	most   = time.Second            // between two calls
 	least  = 5 * time.Millisecond
 )
 
