@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -261,7 +262,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	services.Go(func() { n.provider.Run(service) })
 	if n.checkSetup {
-		services.Go(func() { n.tellSetup(ctx, setupAfter) })
+		services.Go(func() { n.tellSetup(ctx, setupAfter+rand.N(setupSpread)) })
 	}
 	if n.dedup != nil {
 		services.Go(func() { fail(n.dedup.Run(service)) }) // writes the last records after the workers have ended

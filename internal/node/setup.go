@@ -18,8 +18,12 @@ import (
 	"dispatcher/throttle/limit"
 )
 
-// setupAfter is how long after its start a node checks the set-up: the nodes that start with it are known then.
-const setupAfter = 5 * time.Second
+// setupAfter is how long after its start a node checks the set-up: the nodes that start with it are known then. Each adds up to
+// setupSpread, so that they don't ask all at once.
+const (
+	setupAfter  = 5 * time.Second
+	setupSpread = 5 * time.Second
+)
 
 // setupMost is how long the check may take.
 const setupMost = 30 * time.Second
