@@ -26,7 +26,7 @@ type station struct {
 	rdb    redis.UniversalClient
 	now    time.Time
 	log    bytes.Buffer
-	rules  []int64 // revisions that nodes were told
+	rules  []int64 // revisions that nodes got in replies
 }
 
 func newStation(server *miniredis.Miniredis) *station {
@@ -252,8 +252,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A node that publishes is told which rules are in force, and no fault of those stops it.
-func TestANodeIsToldWhichRulesAreInForce(t *testing.T) {
+// A node that publishes gets to know which rules are in force, and no fault of those stops it.
+func TestANodeLearnsWhichRulesAreInForce(t *testing.T) {
 	t.Parallel()
 	s := newStation(miniredis.RunT(t))
 	p := s.node("n1", func() Figures { return calls(0, 0) })

@@ -27,7 +27,7 @@ type Options struct {
 	Namespace string
 	Node      string // its name
 	Take      func(context.Context) Figures
-	Rules     func(revision int64) // is told which rules are in force
+	Rules     func(revision int64) // is called with that of the rules in force
 	Logger    *slog.Logger
 }
 

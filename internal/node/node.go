@@ -158,7 +158,7 @@ func (n *Node) makeLimiter(identity throttle.Identity) (err error) {
 		n.why = why.New(why.Options{Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Answer: n.Why, Logger: n.log})
 		n.figures = figures.New(figures.Options{
 			Redis: n.redis, Namespace: n.cfg.Redis.Namespace, Node: Name(n.cfg), Take: n.takeFigures, Logger: n.log,
-			Rules: func(revision int64) { n.rules.Tell(revision) }, // made below
+			Rules: func(revision int64) { n.rules.Hear(revision) }, // made below
 		})
 		n.rules = rules.NewWatcher(rules.WatcherOptions{
 			Store: rules.NewStore(n.redis, n.cfg.Redis.Namespace), Changed: n.figures.Now, Logger: n.log, Registerer: n.registry,

@@ -17,7 +17,7 @@
 // # Failure
 //
 // A change acts at once by a notification, and within two seconds where that was lost: the call that publishes the node's figures
-// says which revision is in force, and a watcher that is not told asks for itself. While Redis does not answer, a node keeps the
+// says which revision is in force, and a watcher that does not hear of it asks for itself. While Redis does not answer, a node keeps the
 // rules that it knows until they end. Where Redis has lost them, the node puts them back, under the revision that they had. A rule
 // that fails on a job does not match it, and that is counted. There are at most [MostRules] rules, and none lasts longer than [Longest].
 package rules

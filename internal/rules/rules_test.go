@@ -320,14 +320,14 @@ func TestANodeBeginsAListThatIsMissing(t *testing.T) {
 	}
 }
 
-// A node that is told which rules are in force reads them where it knows others. That begins no list: it would be too soon.
-func TestANodeIsToldWhichRulesAreInForce(t *testing.T) {
+// A node that hears which rules are in force reads them where it knows others. That begins no list: it would be too soon.
+func TestANodeHearsWhichRulesAreInForce(t *testing.T) {
 	t.Parallel()
 	s, server := newStore(t)
 	w := newWatcher(s, func() {})
 	hear := func(when string, revision int64, polled bool, known int64) {
 		t.Helper()
-		if got := w.hear(t.Context(), revision); got != polled || w.Revision() != known {
+		if got := w.compare(t.Context(), revision); got != polled || w.Revision() != known {
 			t.Errorf("%s: got %v and revision %d, want %v and %d", when, got, w.Revision(), polled, known)
 		}
 	}
@@ -352,15 +352,15 @@ func TestANodeIsToldWhichRulesAreInForce(t *testing.T) {
 	}
 }
 
-// Tell waits for nobody.
-func TestTellingDoesNotWait(t *testing.T) {
+// Hear waits for nobody.
+func TestHearingDoesNotWait(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t)
 	w := newWatcher(s, func() {})
 	for range 3 {
-		w.Tell(7)
+		w.Hear(7)
 	}
-	if got := <-w.told; got != 7 {
+	if got := <-w.heard; got != 7 {
 		t.Errorf("got %d, want 7", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	pollEvery   = 2 * time.Second // unless [Watcher.Tell] is called
+	pollEvery   = 2 * time.Second // unless [Watcher.Hear] is called
 	callTimeout = time.Second
 	pingEvery   = 10 * time.Second // of the subscription; what it misses meanwhile is found all the same
 )
@@ -29,7 +29,7 @@ type Watcher struct {
 	changed func()
 	set     atomic.Pointer[set]
 	failed  *prometheus.CounterVec
-	told    chan int64    // revisions that are in force
+	heard   chan int64    // revisions that are in force
 	loaded  chan struct{} // closed once the rules were read
 	failing bool          // the last reading failed, and that was logged
 	missing bool          // the last reading found no list
@@ -46,7 +46,7 @@ type WatcherOptions struct {
 
 // NewWatcher makes a watcher, which knows no rules yet.
 func NewWatcher(o WatcherOptions) *Watcher {
-	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, told: make(chan int64, 1), loaded: make(chan struct{}), faulty: -1, failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+	w := &Watcher{store: o.Store, log: o.Logger, changed: o.Changed, heard: make(chan int64, 1), loaded: make(chan struct{}), faulty: -1, failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "dispatcher_rule_errors_total", Help: "Jobs on which the expression of a rule failed, so that the rule did not match them.",
 	}, []string{"rule"})}
 	w.set.Store(&set{})
@@ -84,8 +84,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.read(ctx)
 		case <-timer.C:
 			w.read(ctx)
-		case revision := <-w.told:
-			if !w.hear(ctx, revision) {
+		case revision := <-w.heard:
+			if !w.compare(ctx, revision) {
 				continue
 			}
 		}
@@ -93,9 +93,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// hear reads the rules where others are in force than the node knows, and reports whether that takes the place of a poll. It does not
+// compare reads the rules where others are in force than the node knows, and reports whether that takes the place of a poll. It does not
 // where neither Redis nor the node has a list: begin wants the time between two polls to pass.
-func (w *Watcher) hear(ctx context.Context, revision int64) (polled bool) {
+func (w *Watcher) compare(ctx context.Context, revision int64) (polled bool) {
 	known := w.Revision()
 	if revision != known {
 		w.read(ctx)
@@ -103,11 +103,11 @@ func (w *Watcher) hear(ctx context.Context, revision int64) (polled bool) {
 	return revision != none || known != none
 }
 
-// Tell says which revision is in force, so that the watcher need not ask.
-func (w *Watcher) Tell(revision int64) {
+// Hear says which revision is in force, so that the watcher need not ask.
+func (w *Watcher) Hear(revision int64) {
 	select {
-	case w.told <- revision:
-	default: // it is busy, and is told again or asks
+	case w.heard <- revision:
+	default: // it is busy, and hears it again or asks
 	}
 }
 
