@@ -4,8 +4,10 @@
 //	                        dispatcher:{namespace}:seconds:<half minute>  calls of the whole fleet in each second
 //	any node, `dispatcher status` ◄── [Read], [ReadCalls]
 //
-// [Publisher] writes; one script call a second and node. Its reply says which rules are in force, for [Options.Rules]. The seconds are those of Redis's clock. A second's counts are the
-// difference of a counter at its two ends, so none is counted twice or left out between two that were written.
+// [Publisher] writes; one script call a second and node. Its reply says which rules are in force, for [Options.Rules].
+//
+// The seconds are those of Redis's clock. A second's counts are the difference of a counter at its two ends, so none is counted twice
+// or left out between two that were written.
 //
 // # What it does not do
 //
