@@ -8,6 +8,26 @@ import (
 	"time"
 )
 
+// stamps waits until the kernel says when bytes come: it begins to some time after the first socket has asked for it.
+func stamps(t *testing.T, from net.Conn, to *stamped) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 1000 {
+		if _, err := from.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := to.Read(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if !to.last.late {
+			return
+		}
+		<-tick.C
+	}
+	t.Fatal("the kernel says of no byte when it came")
+}
+
 // A read that comes late says when the bytes were sent.
 func TestALateReadKnowsWhenItsBytesCame(t *testing.T) {
 	t.Parallel()
@@ -30,6 +50,7 @@ func TestALateReadKnowsWhenItsBytesCame(t *testing.T) {
 	if s.kernel == nil {
 		t.Fatal("the kernel does not say when bytes came")
 	}
+	stamps(t, from, s)
 	for range 3 {
 		before := time.Since(s.epoch)
 		if _, err := from.Write([]byte("hello")); err != nil {

@@ -36,7 +36,8 @@ func newFleet(t *testing.T, f figures.Figures) *fleet {
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
 		Limit: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
-			Cap: 400, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Horizon: limit.DefaultHorizon,
+			// a lateness that a race build on a slow machine can keep
+			Cap: 400, Window: time.Second, Burst: 1, Guard: 60 * time.Millisecond, Lateness: 50 * time.Millisecond, Spread: limit.DefaultSpread, Horizon: limit.DefaultHorizon,
 		}}, Guardrails: limit.Guardrails{MaxCap: 1000}},
 	})
 	if err != nil {
