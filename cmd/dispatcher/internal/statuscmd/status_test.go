@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"dispatcher/internal/overview"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
+	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
 )
 
@@ -36,29 +38,40 @@ func newFleet(t *testing.T, f figures.Figures) *fleet {
 	l, err := throttle.New(throttle.Options{
 		Redis: rdb, Namespace: "default", Name: "provider", Node: "node-1", Identity: throttle.IdentityNone,
 		Limit: limit.Spec{Terms: limit.Terms{Contract: limit.Contract{
-			// a lateness that a race build on a slow machine can keep
-			Cap: 400, Window: time.Second, Burst: 1, Guard: 60 * time.Millisecond, Lateness: 50 * time.Millisecond, Spread: limit.DefaultSpread, Horizon: limit.DefaultHorizon,
+			Cap: 400, Window: time.Second, Burst: 1, Guard: limit.DefaultGuard, Lateness: limit.DefaultLateness, Spread: limit.DefaultSpread, Horizon: limit.DefaultHorizon,
 		}}, Guardrails: limit.Guardrails{MaxCap: 1000}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	background.Run(t, l.Run)
-	if _, err := l.Turn(t.Context(), throttle.OneLane, nil); err != nil {
+	operator, err := control.NewControl(rdb, "default", "provider")
+	if err != nil {
 		t.Fatal(err)
 	}
+	await(t, "the node knows the limit, and the limit has begun", func() bool { // all slots of a race build on a slow machine may be late
+		set, err := operator.Get(t.Context())
+		there, failed := operator.Nodes(t.Context())
+		begins, _ := strconv.ParseInt(s.redis.HGet(operator.Keys.Limit, "not_before"), 10, 64)
+		return err == nil && failed == nil && len(there) == 1 && there[0].Has(set) && begins <= time.Now().UnixMicro()
+	})
 	f.Name, f.Ready, f.Version, f.Cap, f.Eff = "node-1", true, "v1", 400, 400
 	p := figures.New(figures.Options{
 		Redis: rdb, Namespace: "default", Node: "node-1", Logger: slog.New(slog.DiscardHandler), Take: func(context.Context) figures.Figures { return f },
 		Rules: func(int64) {},
 	})
 	s.stop = background.Run(t, p.Run)
-	for deadline := time.Now().Add(time.Minute); !s.redis.Exists("dispatcher:{default}:figures"); time.Sleep(10 * time.Millisecond) {
+	await(t, "the node says something", func() bool { return s.redis.Exists("dispatcher:{default}:figures") })
+	return s
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the node said nothing within a minute")
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
-	return s
 }
 
 func (s *fleet) run(t *testing.T, command func(*cli.Settings) *cobra.Command, args ...string) clitest.Outcome {
@@ -150,8 +163,14 @@ func TestForecastPreviewsAChangeOfASlowedFleet(t *testing.T) {
 	s := newFleet(t, busy())
 	later := time.Now().Add(time.Hour).UnixMicro() // the node judges the slowdown by calls after that, so it stays as it is
 	slow := limit.Slowdown{Number: later, Since: later, Units: 250, Effective: 250, Window: time.Second.Microseconds(), Slowed: later}
-	s.redis.HSet("dispatcher:{default}:limit:provider", "slowdown", slow.Pack())
-	s.run(t, NewForecast, "forecast", "--cap", "100").MustPrint(t, "247.5 a second", "99.01 a second")
+	var o clitest.Outcome
+	await(t, "a forecast during which no call of the node ends the slowdown, of a time to come", func() bool {
+		const key = "dispatcher:{default}:limit:provider"
+		s.redis.HSet(key, "slowdown", slow.Pack())
+		o = s.run(t, NewForecast, "forecast", "--cap", "100")
+		return s.redis.HGet(key, "slowdown") == slow.Pack()
+	})
+	o.MustPrint(t, "247.5 a second", "99.01 a second")
 }
 
 func TestTheCallsOfTheLastMinute(t *testing.T) {
