@@ -40,16 +40,17 @@ local function count()
   local added = {ARGV[4], ARGV[5], ARGV[11]}
   local at = {ARGV[3] .. 'c', ARGV[3] .. 'r', ARGV[3] .. 'u', ARGV[3] .. 'k', ARGV[3] .. 'e'}
   local found, set = redis.call('HMGET', seconds, unpack(at)), {}
+  local function put(field, value)
+    set[#set + 1] = field
+    set[#set + 1] = value
+  end
   first = not found[4]
   for i = 1, #added do
-    if added[i] ~= '0' then
-      local n = #set
-      set[n + 1], set[n + 2] = at[i], string.format('%.0f', (tonumber(found[i]) or 0) + added[i])
-    end
+    if added[i] ~= '0' then put(at[i], string.format('%.0f', (tonumber(found[i]) or 0) + added[i])) end
   end
   if found[4] ~= ARGV[6] or found[5] ~= ARGV[7] then
-    local n = #set
-    set[n + 1], set[n + 2], set[n + 3], set[n + 4] = at[4], ARGV[6], at[5], ARGV[7]
+    put(at[4], ARGV[6])
+    put(at[5], ARGV[7])
   end
   if #set > 0 then redis.call('HSET', seconds, unpack(set)) end
   if first then redis.call('PEXPIRE', seconds, ARGV[8]) end
