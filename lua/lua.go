@@ -1,8 +1,7 @@
 // Package lua holds the scripts that run inside Redis, and nothing else. The
 // packages that run them are the only ones that know the order of their arguments
 // and replies: throttle, internal/dedup for dedup.lua, internal/fleet for
-// register.lua, internal/figures for publish.lua, internal/rules for rules.lua
-// and internal/redrive for redrive.lua.
+// register.lua, internal/rules for rules.lua and internal/redrive for redrive.lua.
 //
 // A script is joined from parts: limit.lua, which the scripts of a limit have in
 // front, and the command. A part whose first line is "-- with other.lua" has that
@@ -54,9 +53,6 @@ func Release() string { return join("limit.lua", "events.lua", "release.lua") }
 
 // Register keeps the nodes of a Kafka group to one limit.
 func Register() string { return join("register.lua") }
-
-// Publish keeps what a node says of itself, and the fleet's calls of each second.
-func Publish() string { return join("publish.lua") }
 
 // Rules keeps the rules by which operators cancel and hold jobs.
 func Rules() string { return join("events.lua", "rules.lua") }

@@ -151,7 +151,7 @@ func TestScriptsCallOnlyWhatTheAccountMay(t *testing.T) {
 	}
 	scripts := map[string]struct{ text, rights string }{
 		"lateness": {lua.Lateness(), rights}, "feedback": {lua.Feedback(), rights}, "lease": {lua.Lease(), rights}, "configure": {lua.Configure(), rights},
-		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights}, "publish": {lua.Publish(), rights}, "rules": {lua.Rules(), rights},
+		"delete": {lua.Delete(), rights}, "register": {lua.Register(), rights}, "rules": {lua.Rules(), rights},
 		"redrive": {lua.Redrive(), rights},
 	}
 	for _, a := range limit.Algorithms() {

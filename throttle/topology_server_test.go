@@ -22,7 +22,7 @@ const (
 	account  = "dispatcher"
 	password = "fleetword"
 	rights   = "resetchannels &dispatcher:{topology}:* ~dispatcher:{topology}:* -@all " +
-		"+eval +evalsha +time +info +hmget +hset +hget +hdel +hexists +hgetall +get +mget +set +del +exists +persist +pexpire +xadd +publish " +
+		"+eval +evalsha +time +info +hmget +hset +hget +hdel +hexists +hgetall +hincrby +get +mget +set +del +exists +persist +pexpire +xadd +publish " +
 		"+subscribe +hello +auth +ping +client|setname"
 )
 

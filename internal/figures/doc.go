@@ -4,7 +4,7 @@
 //	                        dispatcher:{namespace}:seconds:<half minute>  calls of the whole fleet in each second
 //	any node, `dispatcher status` ◄── [Read], [ReadCalls]
 //
-// [Publisher] writes; one script call a second and node. Its reply says which rules are in force, for [Options.Rules].
+// [Publisher] writes, in one round trip a second and node. The replies say which rules are in force, for [Options.Rules].
 //
 // The seconds are those of Redis's clock. A second's counts are the difference of a counter at its two ends, so none is counted twice
 // or left out between two that were written.

@@ -156,6 +156,13 @@ type Node struct {
 
 	ID  string        // unique per start
 	Age time.Duration // by Redis's clock
+
+	said time.Time // by Redis's clock
+}
+
+// encode makes the value that [decode] reads: "time_us JSON".
+func encode(said time.Time, text []byte) []byte {
+	return append(strconv.AppendInt(nil, said.UnixMicro(), 10), append([]byte{' '}, text...)...)
 }
 
 // decode reads a value of the hash; false: no figures are in it.
@@ -165,6 +172,7 @@ func decode(id, value string, now time.Time) (n Node, ok bool) {
 	if !found || err != nil || len(text) > MostText || json.Unmarshal([]byte(text), &n.Figures) != nil || n.Name == "" {
 		return Node{}, false
 	}
-	n.ID, n.Age = id, max(0, now.Sub(time.UnixMicro(us)))
+	n.ID, n.said = id, time.UnixMicro(us)
+	n.Age = max(0, now.Sub(n.said))
 	return n, true
 }

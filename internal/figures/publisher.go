@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/rules"
-	"dispatcher/lua"
 )
 
 const (
@@ -34,8 +33,7 @@ type Options struct {
 // Publisher publishes the figures of one node. Make it with [New]; it can be run once.
 type Publisher struct {
 	opts    Options
-	id      string // of the node, unique per start
-	script  *redis.Script
+	id      string // of the node: its name, "-" and 16 digits, unique per start
 	clock   clock
 	soon    chan struct{}
 	before  counts // at the last second's end
@@ -54,7 +52,7 @@ func (c clock) at(local time.Time) time.Time { return c.redis.Add(local.Sub(c.lo
 
 // New makes a publisher. It asks nothing yet.
 func New(o Options) *Publisher {
-	return &Publisher{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), script: redis.NewScript(lua.Publish()), soon: make(chan struct{}, 1)}
+	return &Publisher{opts: o, id: fmt.Sprintf("%s-%016x", o.Node, rand.Uint64()), soon: make(chan struct{}, 1)}
 }
 
 // Run publishes once a second until ctx ends, and removes what the node said. It returns nil.
@@ -127,7 +125,7 @@ func (p *Publisher) publish(ctx context.Context, now time.Time) {
 	p.say(ctx, now, s)
 }
 
-// said is what one call of the script says.
+// said is what one call says.
 type said struct {
 	text   []byte // figures; empty: the node ends
 	second int64  // of the Unix time, that the rest is of; -1: none
@@ -135,28 +133,93 @@ type said struct {
 	cap, effective float64
 }
 
+// say says it in one round trip. A script would cost Redis several times as much, and nothing here depends on what another node said.
 func (p *Publisher) say(ctx context.Context, now time.Time, s said) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	keys := []string{figuresKey(p.opts.Namespace), secondsKey(p.opts.Namespace, max(s.second, 0)), rules.Key(p.opts.Namespace)}
-	starts := 0
 	if !p.clock.known() {
-		starts = 1
+		if err := p.start(ctx, now); err != nil {
+			p.failed(err)
+			return
+		}
+	}
+	pipe := p.opts.Redis.Pipeline()
+	clock := pipe.Time(ctx)
+	inForce := pipe.HGet(ctx, rules.Key(p.opts.Namespace), "revision")
+	p.addText(ctx, pipe, p.clock.at(now), s.text)
+	if s.second >= 0 {
+		p.addCounts(ctx, pipe, s)
 	}
 	asked := time.Now()
-	reply, err := p.script.Run(ctx, p.opts.Redis, keys, p.id, s.text, inBucket(s.second), s.calls, s.refused, perSecond(s.cap), perSecond(s.effective),
-		kept.Milliseconds(), goneAfter.Microseconds(), starts, s.units).Int64Slice()
-	if err == nil && len(reply) != 2 { //nolint:mnd // as the script says
-		err = fmt.Errorf("a reply of %d parts", len(reply))
-	}
-	if err != nil {
-		p.failed(err)
-		return
+	replies, _ := pipe.Exec(ctx)
+	for _, reply := range replies {
+		if err := reply.Err(); err != nil && reply != redis.Cmder(inForce) {
+			p.failed(err)
+			return
+		}
 	}
 	p.failing = false
-	p.clock = clock{redis: time.UnixMicro(reply[0]), local: now.Add(time.Since(asked) / 2)}
-	p.opts.Rules(reply[1])
+	p.clock = readAt(clock.Val(), now, asked)
+	revision, _ := inForce.Int64() // 0: there are no rules, or another's key is in their place
+	p.opts.Rules(revision)
 }
+
+// readAt is the clock after a reading that was asked for then, at now of this host.
+func readAt(reading, now, asked time.Time) clock {
+	return clock{redis: reading, local: now.Add(time.Since(asked) / 2)}
+}
+
+// addText has Redis keep what the node said of itself at a time of Redis's clock, or forget it.
+func (p *Publisher) addText(ctx context.Context, pipe redis.Pipeliner, at time.Time, text []byte) {
+	key := figuresKey(p.opts.Namespace)
+	if len(text) == 0 {
+		pipe.HDel(ctx, key, p.id)
+		return
+	}
+	pipe.HSet(ctx, key, p.id, encode(at, text))
+	pipe.PExpire(ctx, key, goneAfter)
+}
+
+// addCounts adds the node's calls of a second to those of the other nodes.
+func (p *Publisher) addCounts(ctx context.Context, pipe redis.Pipeliner, s said) {
+	key, place := secondsKey(p.opts.Namespace, s.second), strconv.FormatInt(s.second%int64(bucket.Seconds()), 10)
+	for field, count := range map[string]float64{callsField: s.calls, refusedField: s.refused, unitsField: s.units} {
+		if count != 0 {
+			pipe.HIncrBy(ctx, key, place+field, int64(count))
+		}
+	}
+	pipe.HSet(ctx, key, place+capField, perSecond(s.cap), place+effectiveField, perSecond(s.effective))
+	pipe.PExpire(ctx, key, kept)
+}
+
+// start reads Redis's clock and removes what nodes said that are gone. One that was killed does not say that it ends, so what another
+// process of this name said is removed too. Where that one still works, it says something again within a second.
+func (p *Publisher) start(ctx context.Context, now time.Time) error {
+	asked := time.Now()
+	reading, err := p.opts.Redis.Time(ctx).Result()
+	if err != nil {
+		return err
+	}
+	p.clock = readAt(reading, now, asked)
+	key := figuresKey(p.opts.Namespace)
+	all, err := p.opts.Redis.HGetAll(ctx, key).Result()
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for id, value := range all {
+		if n, ok := decode(id, value, reading); !ok || nameOf(id) == p.opts.Node || reading.Sub(n.said).Abs() > goneAfter {
+			gone = append(gone, id)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return p.opts.Redis.HDel(ctx, key, gone...).Err()
+}
+
+// nameOf is the name of the node with that id.
+func nameOf(id string) string { return id[:max(0, len(id)-len("-0123456789abcdef"))] }
 
 // failed logs once that nothing is published.
 func (p *Publisher) failed(err error) {
@@ -174,12 +237,13 @@ func secondsKey(namespace string, second int64) string {
 	return "dispatcher:{" + namespace + "}:seconds:" + strconv.FormatInt(second/int64(bucket.Seconds()), 10)
 }
 
-// inBucket is the place of a second in its half minute; -1: there is none.
-func inBucket(second int64) int64 {
-	if second < 0 {
-		return -1
-	}
-	return second % int64(bucket.Seconds())
-}
+// The fields of a second: its place in the half minute, and one of these.
+const (
+	callsField     = "c" // that reached the provider
+	refusedField   = "r" // of the calls, those that the provider refused for their rate
+	unitsField     = "u" // that the calls counted
+	capField       = "k" // of the first limit, in units a second
+	effectiveField = "e" // what the provider's answers left of it
+)
 
 func perSecond(units float64) string { return strconv.FormatFloat(units, 'g', 6, 64) }

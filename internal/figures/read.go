@@ -64,10 +64,10 @@ func ReadCalls(ctx context.Context, rdb redis.UniversalClient, namespace string,
 	}
 	for second := c.From; second < end; second++ {
 		fields, place := keys[second/size-first].Val(), strconv.FormatInt(second%size, 10)
-		limit := number(fields, place+"k")
-		c.Cap, c.Effective = append(c.Cap, limit), append(c.Effective, number(fields, place+"e"))
-		c.Calls, c.Refused = append(c.Calls, counted(fields, place+"c", limit)), append(c.Refused, counted(fields, place+"r", limit))
-		c.Units = append(c.Units, counted(fields, place+"u", limit))
+		limit := number(fields, place+capField)
+		c.Cap, c.Effective = append(c.Cap, limit), append(c.Effective, number(fields, place+effectiveField))
+		c.Calls, c.Refused = append(c.Calls, counted(fields, place+callsField, limit)), append(c.Refused, counted(fields, place+refusedField, limit))
+		c.Units = append(c.Units, counted(fields, place+unitsField, limit))
 	}
 	return c, nil
 }

@@ -18,11 +18,14 @@ import (
 // life is how long a key of the check is kept if it can't be deleted.
 const life = 10 * time.Second
 
+// seenLater is what is worse without notifications.
+const seenLater = "nodes see a change only when they poll"
+
 // command is a command that a node calls, with arguments that harm nothing.
 type command struct {
 	right string // as ACL SETUSER has it
 	args  []any  // after the command's name
-	spare bool   // the fleet works without it, if worse
+	spare string // what is worse without it, where the fleet works; empty: it doesn't
 }
 
 // commands are those of a node. Each key has a time to live from the command after the one that makes it.
@@ -49,8 +52,9 @@ func (s *setup) commands() []command {
 		{right: "exists", args: []any{text}},
 		{right: "xadd", args: []any{stream, "MAXLEN", 1, "*", "f", "1"}},
 		{right: "pexpire", args: []any{stream, life.Milliseconds()}},
-		{right: "publish", args: []any{hash, "check"}, spare: true},
+		{right: "publish", args: []any{hash, "check"}, spare: seenLater},
 	}
+	counts := command{right: "hincrby", args: []any{hash, "n", 1}, spare: "the page and dispatcher status show no node"}
 	switch s.algorithm {
 	case limit.SlidingWindowLog, limit.SlidingWindowList:
 		all = append(all, command{right: "rpush", args: []any{list, "1"}}, command{right: "pexpire", args: []any{list, life.Milliseconds()}},
@@ -59,10 +63,11 @@ func (s *setup) commands() []command {
 		all = append(all, command{right: "cl.throttle", args: []any{text + ":cell", 1, 1, 1, 1}})
 	}
 	if s.Config.Dedup.Enabled {
-		all = append(all, command{right: "hincrby", args: []any{hash, "n", 1}}, command{right: "hlen", args: []any{hash}},
+		counts.spare = ""
+		all = append(all, command{right: "hlen", args: []any{hash}},
 			command{right: "pexpireat", args: []any{hash, time.Now().Add(life).UnixMilli()}})
 	}
-	return append(all, command{right: "del", args: []any{hash, text, stream, list, text + ":cell"}})
+	return append(all, counts, command{right: "del", args: []any{hash, text, stream, list, text + ":cell"}})
 }
 
 // rights calls each command that a node calls, and names those that the account may not.
@@ -85,7 +90,7 @@ func rights(ctx context.Context, s *setup) (found []Finding, err error) {
 	notices := s.Redis.Subscribe(ctx, s.key("hash"))
 	defer func() { _ = notices.Close() }()
 	if _, err := notices.Receive(ctx); err != nil && isDenied(err) {
-		found = s.lacks(found, command{right: "subscribe", spare: true}, err)
+		found = s.lacks(found, command{right: "subscribe", spare: seenLater}, err)
 	}
 	s.denied = len(found) > 0
 	return found, nil
@@ -102,10 +107,9 @@ func (s *setup) lacks(found []Finding, c command, answer error) []Finding {
 	}
 	user := cmp.Or(s.Config.Redis.Username, "default")
 	f := Finding{Level: Fault, Remedy: fmt.Sprintf("ACL SETUSER %s %s", user, give)}
-	f.Found = fmt.Sprintf("the account %s may not call %s on %s: nothing is sent", user, strings.ToUpper(c.right), pattern)
-	if c.spare {
+	f.Found = fmt.Sprintf("the account %s may not call %s on %s: %s", user, strings.ToUpper(c.right), pattern, cmp.Or(c.spare, "nothing is sent"))
+	if c.spare != "" {
 		f.Level = Warning
-		f.Found = fmt.Sprintf("the account %s may not call %s on %s: nodes see a change only when they poll", user, strings.ToUpper(c.right), pattern)
 	}
 	if slices.ContainsFunc(found, func(other Finding) bool { return other.Remedy == f.Remedy }) {
 		return found

@@ -418,7 +418,7 @@ func TestSetupReal(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	const all = "resetchannels &dispatcher:{default}:* ~dispatcher:{default}:* -@all +eval +evalsha +time +info +hmget +hset +hget +hdel +hexists +hgetall " +
+	const all = "resetchannels &dispatcher:{default}:* ~dispatcher:{default}:* -@all +eval +evalsha +time +info +hmget +hset +hget +hdel +hexists +hgetall +hincrby " +
 		"+get +mget +set +del +exists +persist +pexpire +xadd +publish +subscribe +hello +auth +ping +client|setname"
 	for _, row := range []struct{ less, want string }{
 		{"", sound},
@@ -426,6 +426,7 @@ func TestSetupReal(t *testing.T) {
 		{"-info", "fault rights: the account fleet may not call INFO on"},
 		{"-evalsha", "fault rights: the account fleet may not call EVALSHA on"},
 		{"-publish", "warning rights: the account fleet may not call PUBLISH on"},
+		{"-hincrby", "warning rights: the account fleet may not call HINCRBY on dispatcher:{default}:*: the page and dispatcher status show no node; ACL SETUSER fleet +hincrby"},
 		{"-subscribe", "warning rights: the account fleet may not call SUBSCRIBE on"},
 		{"resetchannels", "warning rights: the account fleet may not call PUBLISH on dispatcher:{default}:*: nodes see a change only when they poll; ACL SETUSER fleet &dispatcher:{default}:*"},
 		{"resetkeys ~other:*", "fault rights: the account fleet may not call EVAL on dispatcher:{default}:*: nothing is sent; ACL SETUSER fleet ~dispatcher:{default}:*"},

@@ -50,7 +50,7 @@ func write(dir string) error {
 func scripts() map[string]string {
 	all := map[string]string{
 		"configure": lua.Configure(), "delete": lua.Delete(), "lease": lua.Lease(), "lateness": lua.Lateness(), "feedback": lua.Feedback(),
-		"release": lua.Release(), "register": lua.Register(), "publish": lua.Publish(), "rules": lua.Rules(), "redrive": lua.Redrive(),
+		"release": lua.Release(), "register": lua.Register(), "rules": lua.Rules(), "redrive": lua.Redrive(),
 		"dedup": lua.Dedup(),
 	}
 	for _, a := range limit.Algorithms() {

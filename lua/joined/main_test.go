@@ -21,7 +21,7 @@ func TestEachPartIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	written, err := filepath.Glob(filepath.Join(dir, "*.lua"))
-	if want := 11 + len(limit.Algorithms()); err != nil || len(written) != want {
+	if want := 10 + len(limit.Algorithms()); err != nil || len(written) != want {
 		t.Errorf("got %d files, want %d (%v)", len(written), want, err)
 	}
 	var all strings.Builder
