@@ -20,16 +20,6 @@ if earmark_of and tonumber(till) <= now then earmark_of = nil end
 from = tonumber(from)
 insists = earmark_of == node and now >= from
 
--- keep_earmark makes, renews or ends the earmark of this node, which asks again after that time.
-local function keep_earmark(first_in_queue, wait)
-  local first = first_allowed(soon)
-  if first and not first.picked and (earmark_of == node or not earmark_of and first_in_queue) then
-    if earmark_of ~= node then from = now + EARMARKS_AFTER end
-    till = math.max(from, now + math.min(wait, LATEST)) + SPARE
-    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
-  elseif earmark_of == node then note('earmark', '') end
-end
-
 if not stale then
   if GATES > 0 then states.read() end
   states.correct_timeline()
@@ -51,14 +41,15 @@ if slow.till > now then -- the provider wants no call
 end
 
 if flag('d') and ticket >= 0 then lanes.set(lane, 'served', math.max(lane.served, math.min(lane.queued, ticket))) end
-lanes.release()
+-- Where no node asks any more, all that were in the queue have left.
+if lane.served < lane.queued and lanes.asks()[lanes.own] < now then lanes.set(lane, 'served', lane.queued) end
 local ahead, poll = math.max(0, (ticket >= 0 and ticket or lane.queued) - lane.served), nil
 local left = earmark_of and earmark_of ~= node and now >= from and tonumber(earmarked) or 0
 local first_in_queue = ahead == 0
 ahead = math.max(ahead, left)
 lanes.farthest = reach > 0 and math.min(c.horizon, reach) or c.horizon
 c.reach = lanes.reach > 0 and math.min(lanes.farthest, lanes.reach) or lanes.farthest
-most_jobs = room()
+if room then most_jobs = room() end
 if full then
   short = 1
   if ticket > lane.served then lanes.pass() end -- it gives its place in the queue up
@@ -66,21 +57,22 @@ if full then
   return nothing(FULL)
 end
 if GATES > 0 and stale then return nothing(FULL) end -- its keys are of an epoch before
-if CHOOSES then read_jobs() end
+if CHOOSES then picking.read_jobs() end
 local units_wanted = needed(want)
 local place -- in the queue, which a node keeps that got skipped slots alone
 local least = first_cost -- take changes it
-local slots, wait = take(want, ahead + lanes.below())
+local owed = lanes.below and lanes.below() or 0
+local slots, wait = take(want, ahead + owed)
 if not slots and ahead == 0 and lane.credit >= 1 then
   local soonest
   c.reach = lanes.farthest
-  slots, soonest = take(math.min(want, math.max(least, math.floor(lane.credit))), lanes.below())
+  slots, soonest = take(math.min(want, math.max(least, math.floor(lane.credit))), owed)
   wait = math.min(wait, soonest or wait) -- the lanes before leave it a unit until then
 end
 if barred and #chosen == 0 then -- the gates allow no job
   if ticket > lane.served then lanes.pass() end
   note('last', int(now))
-  refused_jobs = refusals()
+  refused_jobs = picking.refusals()
   return nothing(0)
 end
 if now >= math.max(not_before, began or 0) then short = 2 end -- a timeline that has not begun is not full
@@ -108,13 +100,22 @@ else
     else place = ticket end
   end
   lanes.set(lane, 'spare', 0)
-  lanes.granted(c, slots.given)
+  if lanes.granted then lanes.granted(c, slots.given) end
 end
-lanes.waits((slots and c.horizon or math.min(wait, poll or POLL)) + SPARE) -- with slots it asks again when these are over
-if not AHEAD then keep_earmark(first_in_queue, slots and 0 or wait) end
+if lanes.waits then -- with slots it asks again when these are over
+  lanes.waits((slots and c.horizon or math.min(wait, poll or POLL)) + SPARE)
+end
+if not AHEAD then -- make, renew or end the earmark of this node
+  local first = CHOOSES and picking.first_allowed(soon)
+  if first and not first.picked and (earmark_of == node or not earmark_of and first_in_queue) then
+    if earmark_of ~= node then from = now + EARMARKS_AFTER end
+    till = math.max(from, now + math.min(slots and 0 or wait, LATEST)) + SPARE
+    note('earmark', node .. ' ' .. int(first.units) .. ' ' .. int(from) .. ' ' .. int(till))
+  elseif earmark_of == node then note('earmark', '') end
+end
 note('last', int(now))
 if not slots then
-  refused_jobs = refusals()
+  if CHOOSES then refused_jobs = picking.refusals() end
   return nothing(wait, 0, ticket, poll)
 end
 if shared(slots.given, math.huge) == most_jobs then short = 1 end
@@ -125,7 +126,7 @@ if not CHOOSES then
   local kept = {seq, epoch, int(given), int(first), int(nth), int(floor), int(units), int(period), int(debt), of_jobs}
   redis.call('SET', reserved, table.concat(kept, ' '), 'PX', int(math.ceil((set.horizon + set.lateness) / 1000) + 1000))
 else -- slots belong to these jobs: a lost reply does not come again to others
-  granted_jobs = charge()
-  refused_jobs = refusals()
+  granted_jobs = picking.charge()
+  refused_jobs = picking.refusals()
 end
 return reply(given, first, nth, floor, units, period, debt, 0, 0, place)

@@ -12,6 +12,7 @@ import (
 // guardChanges are changes of the guard alone.
 func guardChanges() termChanges {
 	return termChanges{
+		most: mostHeld,
 		contract: func(a limit.Algorithm, roll dice) limit.Contract {
 			c := contract(1 + roll(4))
 			if roll(2) == 0 {

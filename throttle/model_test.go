@@ -163,6 +163,7 @@ func (m *model) reserve(node string, a script.Ask, now int64) script.Reservation
 			}
 		}
 		m.notBefore = max(m.notBefore, min(m.began, now+horizon+(m.set.Lateness+m.set.Window+m.set.Guard).Microseconds()))
+		m.began = min(m.began, m.notBefore)
 		m.base, m.n, m.epoch, m.last, m.under, m.step = m.notBefore, debt, now, now, m.set, stepReport{}
 		m.queued, m.served, m.spare = 0, 0, 0
 		delete(m.grants, node)

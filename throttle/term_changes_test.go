@@ -22,6 +22,7 @@ type heldUnit struct {
 type termChanges struct {
 	contract func(limit.Algorithm, dice) limit.Contract // at first
 	change   func(dice) control.Change
+	most     func([]heldUnit) int64 // that a window holds
 }
 
 const termChangeOps = 80
@@ -53,7 +54,7 @@ func (p termChanges) play(t *testing.T, a limit.Algorithm, script string, roll d
 			}
 		}
 	}
-	return mostHeld(all), a.Worst(tr.c), len(all)
+	return p.most(all), a.Worst(tr.c), len(all)
 }
 
 // mostHeld is the most units that a window holds which ends with the call of a unit, where the window is the one in force when

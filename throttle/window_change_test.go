@@ -20,6 +20,7 @@ func windowed() []limit.Algorithm {
 // windowChanges are changes of the window and the guard.
 func windowChanges() termChanges {
 	return termChanges{
+		most:     mostHeld,
 		contract: func(_ limit.Algorithm, roll dice) limit.Contract { return contract(1 + roll(4)) },
 		change: func(roll dice) control.Change {
 			return windowAndGuard(time.Duration(1+roll(4))*time.Second, time.Duration(2+roll(99))*time.Millisecond)

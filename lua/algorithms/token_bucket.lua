@@ -31,17 +31,6 @@ function algorithm.begin(c, not_before)
   note('skipped', '')
 end
 
--- repaced goes on at another pace that the provider's answers made, and leaves the bucket as full as it is. The next slot lies
--- where it lay, or now if that is over. What is stored was stored at the old pace. So the bucket is never fuller than under
--- the contract's pace alone.
-local function repaced(c, old, now)
-  local next_slot = c.base + after(old, c.n - c.burst + 1)
-  local stored = math.max(0, math.min(c.burst - 1, within(old, now - next_slot)))
-  c.base, c.n = math.max(now, next_slot), c.burst - 1 - stored
-  note('base', int(c.base))
-  note('n', int(c.n))
-end
-
 -- change begins the new timeline behind the last slot granted, at the shorter of the two spacings: each window then
 -- holds no more than the larger of the two caps. A burst that was granted is a debt in time, which base still holds
 -- after a change; it is paid first, but no longer than a window takes to pass. Larger jobs begin max_cost spacings later:
@@ -49,7 +38,14 @@ end
 function algorithm.change(c, old, now, not_before)
   if c.stated == old.stated and c.window == old.window and c.burst == old.burst and c.guard == old.guard
     and c.max_cost == old.max_cost then
-    if c.period ~= old.period then repaced(c, old, now) end
+    if c.period == old.period then return nil end
+    -- Another pace, that the provider's answers made: the bucket stays as full as it is, and the next slot lies where it lay, or now
+    -- if that is over. What is stored was stored at the old pace. So it is never fuller than under the contract's pace alone.
+    local next_slot = c.base + after(old, c.n - c.burst + 1)
+    local stored = math.max(0, math.min(c.burst - 1, within(old, now - next_slot)))
+    c.base, c.n = math.max(now, next_slot), c.burst - 1 - stored
+    note('base', int(c.base))
+    note('n', int(c.n))
     return nil
   end
   local behind = c.base + after(old, c.n)
@@ -80,35 +76,34 @@ local function runs_of(c, first)
   return runs
 end
 
--- offer returns which slots can be granted now: see pick.lua. want is how many units are wanted. free is how many slots behind
--- all that were granted lie in reach; where too few do, wait is how long until they do.
-function algorithm.offer(c, now, want, nearest, ahead)
-  local base, n, debt, floor, reach = c.base, c.n, c.burst - 1, now + nearest, now + c.reach
-  local idle = base + after(c, n) < floor
-  if idle then base, n = floor, 0 end -- begin again, and store no more than the burst
-  local function at(m) return math.max(floor, base + after(c, m - debt)) end
-  local function first_at(time) return within(c, math.ceil(time) - 1 - base) + 1 + debt end
-  local runs, skipped, stop = {}, idle and {} or runs_of(c, first_at(floor)), first_at(reach + 1)
-  for _, some in ipairs(skipped) do
-    if some.from < stop then runs[#runs + 1] = {from = some.from, to = some.to, before = math.min(some.to, stop)} end
-  end
-  local free = math.max(0, stop - n - ahead)
-  if free > 0 then runs[#runs + 1] = {from = n, to = math.huge, before = n + free} end
-  return {
-    base = base, n = n, floor = floor, debt = debt, free = free, skipped = skipped, runs = runs, skips = c.burst == 1,
-    at = at, first_at = function(time) return time > floor and first_at(time) or -math.huge end,
-    wait = math.max(0, at(n + ahead + before_last(want)) - reach),
-  }
+-- filled returns the bucket as it is when the next slot lies at floor. One that was idle for long begins again, and stores no more
+-- than the burst.
+local function filled(c, floor)
+  local bucket = {base = c.base, n = c.n, debt = c.burst - 1, floor = floor, idle = c.base + after(c, c.n) < floor}
+  if bucket.idle then bucket.base, bucket.n = floor, 0 end
+  return bucket
+end
+
+-- slot_at is when slot m of a bucket lies.
+local function slot_at(c, bucket, m) return math.max(bucket.floor, bucket.base + after(c, m - bucket.debt)) end
+
+-- first_at is the first slot of a bucket that is not before a time.
+local function first_at(c, bucket, time) return within(c, math.ceil(time) - 1 - bucket.base) + 1 + bucket.debt end
+
+-- skipped_in returns the runs of skipped slots that can still be granted.
+local function skipped_in(c, bucket)
+  if bucket.idle or (c.skipped or '') == '' then return {} end
+  return runs_of(c, first_at(c, bucket, bucket.floor))
 end
 
 -- advance moves the timeline on, up to slot stop, and notes the runs that were skipped.
-local function advance(c, offer, stop, skipped)
+local function advance(c, bucket, stop, skipped)
   -- Exact, and keeps n - debt from 1 to units; base stays behind the last one granted: change needs it.
-  local turned = math.max(0, math.floor((stop - 1 - offer.debt) / c.units))
-  local base = offer.base + turned * c.period
+  local turned = math.max(0, math.floor((stop - 1 - bucket.debt) / c.units))
+  local base = bucket.base + turned * c.period
   note('base', int(base))
   note('n', int(stop - turned * c.units))
-  if stop > offer.n then note('slot', int(offer.at(stop - 1))) end
+  if stop > bucket.n then note('slot', int(slot_at(c, bucket, stop - 1))) end
   local words = {int(base)}
   for i = math.max(1, #skipped - RUNS + 1), #skipped do
     words[#words + 1] = int(skipped[i].from - turned * c.units) .. ':' .. int(skipped[i].to - skipped[i].from)
@@ -117,33 +112,57 @@ local function advance(c, offer, stop, skipped)
   if text ~= (c.skipped or '') then note('skipped', text) end
 end
 
--- grant grants slots of an offer to jobs, in the order of these: to each as many as it counts, from slot job.first on. It returns
--- how many of the slots lie behind all that were granted before.
-function algorithm.grant(c, offer, jobs)
-  local left, k, last = {}, 1, jobs[#jobs]
-  local stop = math.max(offer.n, last.first + last.units)
-  local function keep(from, to)
-    if from < to then left[#left + 1] = {from = from, to = to} end
-  end
-  offer.skipped[#offer.skipped + 1] = {from = offer.n, to = stop}
-  for _, some in ipairs(offer.skipped) do
-    local from = some.from
-    while jobs[k] and jobs[k].first < some.to do
-      keep(from, jobs[k].first)
-      from, k = jobs[k].first + jobs[k].units, k + 1
-    end
-    keep(from, some.to)
-  end
-  advance(c, offer, stop, left)
-  return stop - offer.n
+-- take grants the next slots in reach; where too few lie there, it returns how long until they do.
+function algorithm.take(c, now, want, nearest, ahead)
+  local bucket, reach = filled(c, now + nearest), now + c.reach
+  local free = first_at(c, bucket, reach + 1) - bucket.n - ahead
+  local given = free > 0 and fitting(c, math.min(free, want), want) or 0
+  if given == 0 then return nil, math.max(0, slot_at(c, bucket, bucket.n + ahead + before_last(want)) - reach) end
+  advance(c, bucket, bucket.n + given, skipped_in(c, bucket))
+  return {
+    given = given, base = bucket.base, n = bucket.n, floor = bucket.floor, units = c.units, period = c.period, debt = bucket.debt,
+  }
 end
 
-function algorithm.take(c, now, want, nearest, ahead)
-  local offer = algorithm.offer(c, now, want, nearest, ahead)
-  local given = fitting(c, math.min(offer.free, want), want)
-  if given == 0 then return nil, offer.wait end
-  advance(c, offer, offer.n + given, offer.skipped)
-  return {
-    given = given, base = offer.base, n = offer.n, floor = offer.floor, units = c.units, period = c.period, debt = offer.debt,
-  }
+if CHOOSES then -- a call whose jobs are all alike does not make these functions
+  -- offer returns which slots can be granted now: see pick.lua. want is how many units are wanted, wait how long until the slots
+  -- behind all that were granted suffice for them.
+  function algorithm.offer(c, now, want, nearest, ahead)
+    local bucket, reach = filled(c, now + nearest), now + c.reach
+    local runs, skipped, stop = {}, skipped_in(c, bucket), first_at(c, bucket, reach + 1)
+    for _, some in ipairs(skipped) do
+      local from = some.from
+      if from < stop then runs[#runs + 1] = {from = from, to = some.to, before = math.min(some.to, stop)} end
+    end
+    local n = bucket.n
+    local free = math.max(0, stop - n - ahead)
+    if free > 0 then runs[#runs + 1] = {from = n, to = math.huge, before = n + free} end
+    return {
+      bucket = bucket, skipped = skipped, runs = runs, skips = c.burst == 1,
+      at = function(m) return slot_at(c, bucket, m) end,
+      first_at = function(time) return time > bucket.floor and first_at(c, bucket, time) or -math.huge end,
+      wait = math.max(0, slot_at(c, bucket, n + ahead + before_last(want)) - reach),
+    }
+  end
+
+  -- grant grants slots of an offer to jobs, in the order of these: to each as many as it counts, from slot job.first on. It
+  -- returns how many of the slots lie behind all that were granted before.
+  function algorithm.grant(c, offer, jobs)
+    local left, k, last, n = {}, 1, jobs[#jobs], offer.bucket.n
+    local stop = math.max(n, last.first + last.units)
+    local function keep(from, to)
+      if from < to then left[#left + 1] = {from = from, to = to} end
+    end
+    offer.skipped[#offer.skipped + 1] = {from = n, to = stop}
+    for _, some in ipairs(offer.skipped) do
+      local from = some.from
+      while jobs[k] and jobs[k].first < some.to do
+        keep(from, jobs[k].first)
+        from, k = jobs[k].first + jobs[k].units, k + 1
+      end
+      keep(from, some.to)
+    end
+    advance(c, offer.bucket, stop, left)
+    return stop - n
+  end
 end

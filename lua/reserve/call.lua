@@ -68,13 +68,15 @@ local function timeline(c, v, first)
 end
 
 local v = redis.call('HMGET', limit, 'settings', 'applied', 'last', 'not_before', 'epoch', 'master', 'run', 'began',
-  'lanes', 'step_report', 'earmark', 'room_from', 'wide', 'may_be_lost', 'lost', 'owed', 'slowdown', 'paced', 'asks',
-  unpack(algorithm.fields))
-local OWN = 19 -- fields of the frame, in front of the algorithm's
+  'lanes', 'step_report', 'owed', 'slowdown', 'paced', unpack(algorithm.fields))
+local OWN = 13 -- fields of the frame, in front of the algorithm's
 local stored, applied, last, not_before = v[1], v[2], tonumber(v[3]), tonumber(v[4])
 local current, master, ran, began = v[5], v[6], v[7], tonumber(v[8])
-local step_report, earmark, room_from, wide = v[10], v[11], tonumber(v[12] or 0), v[13]
-local lost_at = tonumber(v[15] or 0) -- the epoch with which states were lost: see quotas.lua
+local step_report = v[10]
+
+-- seldom reads a field that few calls need.
+local function seldom(field) return redis.call('HGET', limit, field) end
+local earmark = not AHEAD and seldom('earmark')
 
 local now = clock()
 local history_id, info = replication(identity)
@@ -93,7 +95,7 @@ local newer = set and own.changed > set.changed
 local HORIZON = 300000 -- no slot is further away: limit.MaxHorizon
 local LONGEST = 60000000 -- a gate's window is no longer: limit.MaxGateWindow
 local function widest_of(guard)
-  local before, till = string.match(wide or '', '^(%d+) (%d+)$')
+  local before, till = string.match(seldom('wide') or '', '^(%d+) (%d+)$')
   return before and now < tonumber(till) and math.max(guard, tonumber(before)) or guard
 end
 local function note_wide(guard)
@@ -106,12 +108,12 @@ local gates, gate_texts, granted_jobs, refused_jobs = {}, {}, '', '' -- see gate
 local lanes -- see lanes.lua
 local keep, repeated -- see calls.lua; jobs of a reservation that comes again, which it may do once more
 local function reply(given, first, nth, floor, units, period, debt, wait, cooldown, place, poll)
-  keep(repeated or (shared(given, math.huge)))
+  if keep then keep(repeated or (shared(given, math.huge))) end
   if place and place >= 0 then lanes.stay(given > 0 and set.horizon or math.min(wait, poll or POLL)) end
   lanes.keep()
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
-    place or -1, poll or POLL, short, v[17] or ''}
+    place or -1, poll or POLL, short, v[12] or ''}
   if stored ~= known then r[18] = stored end
   if CHOOSES then
     r[18], r[19], r[20] = r[18] or '', granted_jobs, refused_jobs

@@ -63,6 +63,7 @@ if why > 0 then
     not_before = math.max(not_before, began)
   end
   not_before = math.max(not_before, math.min(began, now + set.horizon + set.lateness + set.window + set.guard))
+  began = math.min(began, not_before) -- by then, what earlier settings granted is over as well
   epoch = int(now)
   redis.call('DEL', KEYS[3], reserved)
   -- Nodes that work write their records with the next poll. If all records are gone, the calls of others count as well.
@@ -75,7 +76,7 @@ if why > 0 then
     note('may_be_lost', epoch)
     if why > SETTINGS_LOST or ARGV[4] ~= '0' then note('lost', epoch) end -- else it may be new
   end
-  if lost_at > now then note('lost', epoch) end -- written before the clock was set back
+  if tonumber(seldom('lost') or 0) > now then note('lost', epoch) end -- written before the clock was set back
   redis.call('HDEL', limit, 'step_report')
   redis.call('HSET', limit, 'last', epoch, 'master', history_id, 'run', process(identity) or '', 'epoch', epoch,
     'not_before', int(not_before), 'applied', stored, 'began', int(began), 'lanes', '', 'earmark', '',

@@ -34,17 +34,22 @@
 local GATES = tonumber(ARGV[20])
 local widest = widest_of(math.max(set.guard, old.guard))
 local stale = epoch ~= current -- the states that the node names are of an epoch before
-if stale and epoch ~= '0' and v[14] == current and lost_at ~= tonumber(current) then -- the limit is not new
+local lost_at = (stale or GATES > 0) and tonumber(seldom('lost') or 0) -- the epoch with which states were lost: see quotas.lua
+if stale and epoch ~= '0' and seldom('may_be_lost') == current and lost_at ~= tonumber(current) then -- the limit is not new
   lost_at = tonumber(current)
   note('lost', current)
 end
 
--- gap is how long after a slot with so many units the next one may follow.
-local function gap(gate, units) return math.ceil(units * (gate.window + widest) / (gate.cap - gate.max_cost + 1)) end
+local gap, next_after
 
--- next_after is when the next job may go behind a grant of so many units.
-local function next_after(gate, slot, units, max_cost)
-  local at = slot + gap(gate, units)
-  if max_cost >= gate.max_cost then return at end
-  return math.max(at, slot + math.min(gap(gate, units + gate.max_cost), gate.window + widest))
+if GATES > 0 then -- a call without gates does not make these functions
+  -- gap is how long after a slot with so many units the next one may follow.
+  function gap(gate, units) return math.ceil(units * (gate.window + widest) / (gate.cap - gate.max_cost + 1)) end
+
+  -- next_after is when the next job may go behind a grant of so many units.
+  function next_after(gate, slot, units, max_cost)
+    local at = slot + gap(gate, units)
+    if max_cost >= gate.max_cost then return at end
+    return math.max(at, slot + math.min(gap(gate, units + gate.max_cost), gate.window + widest))
+  end
 end

@@ -23,30 +23,6 @@ lanes = { -- in one piece: a table that grows field by field costs more
   LATE = 100000, -- a node in a queue asks by so much later than its time, or has left
   list = {}, own = 1, reach = 0, shares = {}, changed = false, farthest = 0,
 
-  -- read reads the field of the limit's hash.
-  read = function(text)
-    for one in string.gmatch(text, '[^,]+') do
-      local queued, served, spare, credit, till = string.match(one, '^(%d+) (%d+) (%d+) (%-?%d+%.%d+) (%d+)$')
-      if not queued or #one > 80 or tonumber(till) > now + lanes.AWAY or tonumber(spare) > now + lanes.AWAY then
-        queued, served, spare, credit, till = 0, 0, 0, 0, 0
-      end
-      lanes.list[#lanes.list + 1] = {
-        queued = tonumber(queued), served = tonumber(served), spare = tonumber(spare), credit = tonumber(credit), till = tonumber(till),
-      }
-    end
-  end,
-
-  -- place reads ARGV[12].
-  place = function(text)
-    local words = {}
-    for word in string.gmatch(text, '%S+') do words[#words + 1] = tonumber(word) end
-    if words[2] then
-      lanes.own, lanes.reach = words[2] + 1, words[3]
-      for i = 4, #words do lanes.shares[i - 3] = words[i] end
-    end
-    return words[1]
-  end,
-
   -- set changes a field of a lane.
   set = function(one, field, value)
     if one[field] ~= value then
@@ -79,7 +55,7 @@ lanes = { -- in one piece: a table that grows field by field costs more
   -- asks returns until when the last node in each queue asks again.
   asks = function()
     local times = {}
-    for word in string.gmatch(v[19] or '', '%d+') do
+    for word in string.gmatch(seldom('asks') or '', '%d+') do
       local time = tonumber(word)
       times[#times + 1] = time < now + lanes.AWAY and time or 0
     end
@@ -94,40 +70,52 @@ lanes = { -- in one piece: a table that grows field by field costs more
     for i, at in ipairs(times) do times[i] = int(at) end
     note('asks', table.concat(times, ' '))
   end,
+}
 
-  -- release empties the queue of this lane where no node asks any more: all that were in it have left.
-  release = function()
-    if lane.served < lane.queued and lanes.asks()[lanes.own] < now then lanes.set(lane, 'served', lane.queued) end
-  end,
+ticket = tonumber(ARGV[12])
+if not ticket then -- it names lanes as well
+  local words = {}
+  for word in string.gmatch(ARGV[12], '%S+') do words[#words + 1] = tonumber(word) end
+  ticket, lanes.own, lanes.reach = words[1], words[2] + 1, words[3]
+  for i = 4, #words do lanes.shares[i - 3] = words[i] end
+end
+for one in string.gmatch(v[9] or '', '[^,]+') do
+  local queued, served, spare, credit, till = string.match(one, '^(%d+) (%d+) (%d+) (%-?%d+%.%d+) (%d+)$')
+  if not queued or #one > 80 or tonumber(till) > now + lanes.AWAY or tonumber(spare) > now + lanes.AWAY then
+    queued, served, spare, credit, till = 0, 0, 0, 0, 0
+  end
+  lanes.list[#lanes.list + 1] = {
+    queued = tonumber(queued), served = tonumber(served), spare = tonumber(spare), credit = tonumber(credit), till = tonumber(till),
+  }
+end
+for i = #lanes.list + 1, math.max(lanes.own, #lanes.shares) do
+  lanes.list[i] = {queued = 0, served = 0, spare = 0, credit = 0, till = 0}
+end
+lane = lanes.list[lanes.own]
 
+if #lanes.list > 1 then -- a lane that is alone owes nothing to others
   -- below returns the units that are owed to the lanes behind this one.
-  below = function()
+  function lanes.below()
     local units = 0
     for i = lanes.own + 1, #lanes.list do
       local one = lanes.list[i]
       if one.till > now then units = units + math.max(0, math.floor(one.credit)) end
     end
     return units
-  end,
+  end
 
   -- granted notes that this lane got so many units: it pays for them, and those that wait are owed more.
-  granted = function(c, units)
+  function lanes.granted(c, units)
     for i, share in ipairs(lanes.shares) do
       local one, credit = lanes.list[i], 0
       if i == lanes.own then credit = math.max(-c.max_cost, one.credit - units * (1 - share))
       elseif one.till > now then credit = math.min(c.max_cost + math.ceil(c.cap * lanes.CREDIT / c.window), one.credit + units * share) end
       lanes.set(one, 'credit', credit)
     end
-  end,
+  end
 
   -- waits notes that this lane has jobs, and asks again after that time.
-  waits = function(time)
+  function lanes.waits(time)
     if #lanes.shares > 1 then lanes.set(lane, 'till', math.max(lane.till, now + time)) end
-  end,
-}
-ticket = tonumber(ARGV[12]) or lanes.place(ARGV[12])
-if v[9] and v[9] ~= '' then lanes.read(v[9]) end
-for i = #lanes.list + 1, math.max(lanes.own, #lanes.shares) do
-  lanes.list[i] = {queued = 0, served = 0, spare = 0, credit = 0, till = 0}
+  end
 end
-lane = lanes.list[lanes.own]

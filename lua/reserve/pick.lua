@@ -109,7 +109,7 @@ end
 -- of a slot. As many as may be reserved are granted to nobody, ahead of all jobs; the rest stays owed, also over a cooldown.
 -- It is forgotten two windows after the last of it: the provider counts those calls no more.
 function states.correct_timeline()
-  local back, text = {}, v[16] or '0 0'
+  local back, text = {}, v[11] or '0 0'
   if ARGV[19] == '' and text == '0 0' then return end
   local owed, at = string.match(text, '^(%d+) (%d+)$')
   owed, at = tonumber(owed), tonumber(at)
@@ -135,48 +135,51 @@ function states.correct_timeline()
   if left ~= text then note('owed', left) end
 end
 
-local function read_jobs()
-  for word in string.gmatch(costs, '%d+') do jobs[#jobs + 1] = {number = #jobs + 1, units = tonumber(word), states = {}} end
-  if GATES == 0 then return end
-  local nth = 0
-  for word in string.gmatch(ARGV[22 + 4 * GATES], '%S+') do
-    nth = nth + 1
-    local job = jobs[nth] or {number = nth, units = 1, states = {}}
-    for i, units in string.gmatch(word, '(%d+):(%d+)') do job.states[tonumber(i)] = tonumber(units) end
-    jobs[nth] = job
-  end
-end
+local chosen, barred = {}, false -- the jobs of the last take, and whether only gates keep all jobs out
+local no_slot -- from when on no slot is left
 
--- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
-local function allowed_at(job, times)
-  local at, slowest = 0, nil
-  for i, units in pairs(job.states) do
-    local t = states.time_of(i, units, times)
-    if t > at then at, slowest = t, owner[i] end
+if CHOOSES then -- a call whose jobs are all alike does not make these functions
+  function picking.read_jobs()
+    for word in string.gmatch(costs, '%d+') do jobs[#jobs + 1] = {number = #jobs + 1, units = tonumber(word), states = {}} end
+    if GATES == 0 then return end
+    local nth = 0
+    for word in string.gmatch(ARGV[22 + 4 * GATES], '%S+') do
+      nth = nth + 1
+      local job = jobs[nth] or {number = nth, units = 1, states = {}}
+      for i, units in string.gmatch(word, '(%d+):(%d+)') do job.states[tonumber(i)] = tonumber(units) end
+      jobs[nth] = job
+    end
   end
-  return at, slowest
-end
 
--- first_allowed returns the first job that may have a slot, as far as its size and its gates say.
-local function first_allowed(slot)
-  for _, job in ipairs(jobs) do
-    if picking.may_go(job, free, slot) then return job end
+  -- allowed_at returns from when on all gates allow a job, and the gate that allows it last.
+  function picking.allowed_at(job, times)
+    local at, slowest = 0, nil
+    for i, units in pairs(job.states) do
+      local t = states.time_of(i, units, times)
+      if t > at then at, slowest = t, owner[i] end
+    end
+    return at, slowest
   end
-end
 
-smallest = function()
-  local first, least = first_allowed(soon), math.huge
-  if insists or not first then return first and first.units or 1 end
-  for _, job in ipairs(jobs) do
-    if picking.may_go(job, free, soon) then least = math.min(least, job.units) end
+  -- first_allowed returns the first job that may have a slot, as far as its size and its gates say.
+  function picking.first_allowed(slot)
+    for _, job in ipairs(jobs) do
+      if picking.may_go(job, free, slot) then return job end
+    end
   end
-  return least
-end
 
--- An offer holds what the algorithm may grant: runs of slots, {from, to, before}, in order. A job takes as many slots of one
--- run as it counts, from one below before on. at(m) is when slot m lies, first_at(time) the first slot that is not before a
--- time. skips: slots may be left out. The last run lies behind all slots that were granted.
-if CHOOSES then -- nor one of a job like the other these
+  smallest = function()
+    local first, least = picking.first_allowed(soon), math.huge
+    if insists or not first then return first and first.units or 1 end
+    for _, job in ipairs(jobs) do
+      if picking.may_go(job, free, soon) then least = math.min(least, job.units) end
+    end
+    return least
+  end
+
+  -- An offer holds what the algorithm may grant: runs of slots, {from, to, before}, in order. A job takes as many slots of one
+  -- run as it counts, from one below before on. at(m) is when slot m lies, first_at(time) the first slot that is not before a
+  -- time. skips: slots may be left out. The last run lies behind all slots that were granted.
   -- quotas_allow tells whether a job's quotas have room at a slot.
   function picking.quotas_allow(job, times, slot)
     for i, units in pairs(job.states) do
@@ -187,7 +190,7 @@ if CHOOSES then -- nor one of a job like the other these
 
   -- may_go tells whether a job may have a slot as far as its size and its gates say.
   function picking.may_go(job, times, slot)
-    return job.units <= c.max_cost and allowed_at(job, times) <= slot and picking.quotas_allow(job, times, slot)
+    return job.units <= c.max_cost and picking.allowed_at(job, times) <= slot and picking.quotas_allow(job, times, slot)
   end
 
   -- find returns the first run that has slots for a job from slot m on, and which slot is its first.
@@ -216,7 +219,7 @@ if CHOOSES then -- nor one of a job like the other these
   -- try gives a job the first slots that its gates and its size allow. It returns whether only too few slots keep it from some.
   -- Where no slot may be left out, those are the ones behind the job before.
   function picking.try(offer, plan, job)
-    local at = job.units <= c.max_cost and allowed_at(job, plan.times) or math.huge
+    local at = job.units <= c.max_cost and picking.allowed_at(job, plan.times) or math.huge
     job.slot = nil
     if at > plan.latest then return false end
     local i, from = picking.find(plan.runs, offer.first_at(at), job.units)
@@ -242,7 +245,7 @@ if CHOOSES then -- nor one of a job like the other these
     local plan = {runs = {}, times = {}, placed = {}, used = 0, front = offer.runs[1].from, farthest = -math.huge, latest = latest}
     for i, some in ipairs(offer.runs) do plan.runs[i] = some end
     for i, t in ipairs(free) do plan.times[i] = t end
-    local first, lacked = first_allowed(earliest), false
+    local first, lacked = picking.first_allowed(earliest), false
     if first then lacked = picking.try(offer, plan, first) end
     for _, job in ipairs(jobs) do
       if (plan.used >= most or #plan.placed >= most_jobs) and not (plan.runs[1] and plan.runs[1].from < plan.farthest) then break end
@@ -256,53 +259,84 @@ if CHOOSES then -- nor one of a job like the other these
     local runs = offer.runs
     return offer.at(runs[1].from), offer.at(runs[#runs].before - 1)
   end
-end
 
--- pick returns jobs for the slots of an offer, in the order of these, until they count as many units as are wanted; what they
--- count; whether only gates keep all jobs out; and from when on no slot is left. The first job that no gate holds up is not
--- passed over: where it finds too few slots, and others are not to fill them, no job gets any.
-local function pick(offer, most)
-  if #offer.runs == 0 then return {}, 0, false end
-  local placed, first, lacked = picking.place(offer, most)
-  local _, latest = picking.bounds(offer)
-  if first and not first.slot and (AHEAD or insists) then return {}, 0, false, latest end
-  table.sort(placed, function(a, b) return a.first < b.first end)
-  local picked, used, kept = {}, 0, first and first.slot and first -- its units are kept for it
-  for _, job in ipairs(placed) do
-    local fits = used + (kept and kept.units or 0) < most and #picked + (kept and 1 or 0) < most_jobs
-    if job == kept or fits then picked[#picked + 1], used = job, used + job.units end
-    if job == kept then kept = nil end
+  -- pick returns jobs for the slots of an offer, in the order of these, until they count as many units as are wanted; what they
+  -- count; whether only gates keep all jobs out; and from when on no slot is left. The first job that no gate holds up is not
+  -- passed over: where it finds too few slots, and others are not to fill them, no job gets any.
+  function picking.pick(offer, most)
+    if #offer.runs == 0 then return {}, 0, false end
+    local placed, first, lacked = picking.place(offer, most)
+    local _, latest = picking.bounds(offer)
+    if first and not first.slot and (AHEAD or insists) then return {}, 0, false, latest end
+    table.sort(placed, function(a, b) return a.first < b.first end)
+    local picked, used, kept = {}, 0, first and first.slot and first -- its units are kept for it
+    for _, job in ipairs(placed) do
+      local fits = used + (kept and kept.units or 0) < most and #picked + (kept and 1 or 0) < most_jobs
+      if job == kept or fits then picked[#picked + 1], used = job, used + job.units end
+      if job == kept then kept = nil end
+    end
+    if not offer.skips then
+      local end_of = picked[#picked]
+      latest = offer.at(end_of and end_of.first + end_of.units or offer.runs[1].from)
+    end
+    return picked, used, #picked == 0 and not lacked, latest
   end
-  if not offer.skips then
-    local end_of = picked[#picked]
-    latest = offer.at(end_of and end_of.first + end_of.units or offer.runs[1].from)
+
+  -- want_these makes the algorithm see these jobs and no others.
+  function picking.want_these(list)
+    local words, units = {}, 0
+    for i, job in ipairs(list) do words[i], units = int(job.units), units + job.units end
+    costs = units > #list and table.concat(words, ' ') or ''
+    first_cost = list[1] and list[1].units or 1
   end
-  return picked, used, #picked == 0 and not lacked, latest
+
+  -- choose picks jobs for units that are granted for now, and returns what they count.
+  choose = function(units, most)
+    local used
+    local runs = units > 0 and {{from = 0, to = units, before = units}} or {}
+    chosen, used, barred = picking.pick({
+      runs = runs, at = function() return soon end, first_at = function(time) return time <= soon and 0 or units end,
+    }, most)
+    picking.want_these(chosen)
+    for _, job in ipairs(chosen) do job.picked = true end
+    return used
+  end
+
+  -- charge writes the states of the jobs that got slots, and returns which slot each got.
+  function picking.charge()
+    local words, touched = {}, {}
+    for k, job in ipairs(chosen) do
+      for i, units in pairs(job.states) do
+        if owner[i].quota then
+          quotas.add_units(owner[i], tallies[i], units, job.slot)
+          touched[i] = true
+        else
+          states.keep(i, job.slot, units)
+          free[i] = job.slot + gap(owner[i], units)
+        end
+      end
+      job.granted = true
+      words[k] = int(job.number) .. ':' .. int(job.slot - now)
+    end
+    states.known = {}
+    for i in pairs(touched) do quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tallies[i]) end
+    return table.concat(words, ' ')
+  end
+
+  -- refusals are the jobs that a gate does not allow soon.
+  function picking.refusals()
+    local most, list = soon, {}
+    if AHEAD then most = no_slot or now + (c.reach or 0) end
+    for _, job in ipairs(jobs) do
+      local at, gate = picking.allowed_at(job, free)
+      if not job.granted and gate and at > most then
+        local most_ahead = gate.quota and at < math.huge and at or now + POLL -- a quota's window may be over in a month
+        list[#list + 1] = job.number .. ':' .. gate.number .. ':' .. int(math.min(at, most_ahead))
+      end
+    end
+    return table.concat(list, ' ')
+  end
 end
-
--- want_these makes the algorithm see these jobs and no others.
-local function want_these(list)
-  local words, units = {}, 0
-  for i, job in ipairs(list) do words[i], units = int(job.units), units + job.units end
-  costs = units > #list and table.concat(words, ' ') or ''
-  first_cost = list[1] and list[1].units or 1
-end
-
-local chosen, barred = {}, false -- the jobs of the last take, and whether only gates keep all jobs out
-
--- choose picks jobs for units that are granted for now, and returns what they count.
-choose = function(units, most)
-  local used
-  local runs = units > 0 and {{from = 0, to = units, before = units}} or {}
-  chosen, used, barred = pick({
-    runs = runs, at = function() return soon end, first_at = function(time) return time <= soon and 0 or units end,
-  }, most)
-  want_these(chosen)
-  for _, job in ipairs(chosen) do job.picked = true end
-  return used
-end
-
-local no_slot -- from when on no slot is left
 
 -- take asks the algorithm for slots.
 local function take(units, others_first)
@@ -314,43 +348,8 @@ local function take(units, others_first)
   costs, first_cost = '', 1
   local offer = algorithm.offer(c, now, units, nearest, others_first)
   local used
-  chosen, used, barred, no_slot = pick(offer, units)
-  want_these(chosen)
+  chosen, used, barred, no_slot = picking.pick(offer, units)
+  picking.want_these(chosen)
   if #chosen == 0 then return nil, barred and 0 or offer.wait end
   return {given = used, behind = algorithm.grant(c, offer, chosen)}
-end
-
--- charge writes the states of the jobs that got slots, and returns which slot each got.
-local function charge()
-  local words, touched = {}, {}
-  for k, job in ipairs(chosen) do
-    for i, units in pairs(job.states) do
-      if owner[i].quota then
-        quotas.add_units(owner[i], tallies[i], units, job.slot)
-        touched[i] = true
-      else
-        states.keep(i, job.slot, units)
-        free[i] = job.slot + gap(owner[i], units)
-      end
-    end
-    job.granted = true
-    words[k] = int(job.number) .. ':' .. int(job.slot - now)
-  end
-  states.known = {}
-  for i in pairs(touched) do quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tallies[i]) end
-  return table.concat(words, ' ')
-end
-
--- refusals are the jobs that a gate does not allow soon.
-local function refusals()
-  local most, list = soon, {}
-  if AHEAD then most = no_slot or now + (c.reach or 0) end
-  for _, job in ipairs(jobs) do
-    local at, gate = allowed_at(job, free)
-    if not job.granted and gate and at > most then
-      local most_ahead = gate.quota and at < math.huge and at or now + POLL -- a quota's window may be over in a month
-      list[#list + 1] = job.number .. ':' .. gate.number .. ':' .. int(math.min(at, most_ahead))
-    end
-  end
-  return table.concat(list, ' ')
 end

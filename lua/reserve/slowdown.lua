@@ -5,20 +5,20 @@
 -- In the limit's hash: slowdown, as throttle/limit packs it; paced, the pace of the slowdown under which the timeline goes,
 -- "units window_us"; empty: it goes under the contract.
 local slow = {
-  paced = v[18] or '', pace = '', till = 0, -- till: nothing is granted before
+  paced = v[13] or '', pace = '', till = 0, -- till: nothing is granted before
   LEAST = 0.001, -- share of the operator's cap; feedback leaves more, unless an operator raised the cap since
 }
 
-v[17] = v[17] or ''
-if v[17] ~= '' then
-  local one = slowdown_of(v[17], now)
+v[12] = v[12] or ''
+if v[12] ~= '' then
+  local one = slowdown_of(v[12], now)
   if one and not (set and set.ignore_throttled) then
     if one.slowed ~= 0 then -- else the fleet only watches its calls, under the contract
       slow.pace, slow.till = string.format('%.6f', one.units) .. ' ' .. int(one.window), one['until']
     end
   else -- it is none, or operators want none
     redis.call('HDEL', limit, 'slowdown')
-    v[17] = ''
+    v[12] = ''
   end
 end
 
