@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
@@ -221,6 +222,34 @@ func TestANodePollsAtTheEndOfAPause(t *testing.T) {
 		if got := r.pollAt.Sub(now); got != row.want {
 			t.Errorf("%v before the end of a pause: got a poll in %v, want it in %v", row.left, got, row.want)
 		}
+	}
+}
+
+// A change that stops all calls for longer than a change does is told; one that does not is none of anybody's business.
+func TestAChangeThatStopsAllCallsIsTold(t *testing.T) {
+	t.Parallel()
+	const redisNow = 1_700_000_000_000_000
+	now := time.Now()
+	for begins, want := range map[time.Duration]Phase{-time.Hour: PhaseRunning, time.Second: PhaseRunning, 90 * time.Minute: PhaseChanging} {
+		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := seeded(contract(300))
+		s.By, s.Began = "bob", limit.FromMicros(redisNow+begins.Microseconds())
+		r := &reserver{Limiter: l, lanes: make([]lane, 1), known: s, learned: true, kind: algorithm(limit.TokenBucket)}
+		r.observe(clock.Reading{Asked: now, Answered: now, Now: redisNow, Epoch: 1})
+		r.report(script.Reservation{Now: redisNow, Settings: s}, now, false)
+		got := l.State()
+		if got.Phase != want || got.Ready() != nil || want == PhaseChanging && !got.Until.Equal(now.Add(begins)) {
+			t.Errorf("new settings that begin %v from now: got phase %s until %v (%v), want %s", begins, got.Phase, got.Until, got.Ready(), want)
+		}
+	}
+	s := State{Phase: PhaseChanging, Settings: seeded(contract(300)), Until: time.Unix(1_700_000_900, 0)}
+	s.Settings.By = "bob"
+	const note = "new settings begin at 2023-11-14T22:28:20Z, last change by bob: nothing is sent until units of those before are over; dispatcher limit undo goes back"
+	if got := s.Note(); got != note {
+		t.Errorf("got %q, want %q", got, note)
 	}
 }
 

@@ -108,6 +108,9 @@ func (r *reserver) turnAway(asked []request, reply script.Reservation) {
 	}
 }
 
+// toldAfter is how much longer than usual a change has to stop the calls to be told.
+const toldAfter = time.Second
+
 // report moves the limiter into the phase that follows from the reply. isNew: Redis did
 // not know the limit, and this node knows it from its file alone.
 func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
@@ -127,7 +130,7 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 			r.pollAt = ends
 		}
 	}
-	opens := max(reply.NotBefore, reply.Slowdown.Until)
+	opens, begins := max(reply.NotBefore, reply.Slowdown.Until), limit.Micros(reply.Settings.Began)
 	r.opensAt = now.Add(clock.Duration(opens - reply.Now))
 	if reply.Settings.Paused || r.opensAt.After(now.Add(reply.Settings.Horizon)) {
 		r.release()
@@ -148,6 +151,8 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
 	case opens > reply.Now:
 		r.enter(PhaseBlocked, r.opensAt, nil, width)
+	case begins > reply.Now+(reply.Settings.Horizon+reply.Settings.Lateness+toldAfter).Microseconds():
+		r.enter(PhaseChanging, now.Add(clock.Duration(begins-reply.Now)), nil, width)
 	case r.wide == 0:
 		r.enter(PhaseRunning, time.Time{}, nil, width)
 	}

@@ -16,6 +16,7 @@ const (
 	PhaseStarting Phase = "starting" // Redis has not answered yet
 	PhaseRunning  Phase = "running"  // slots are reserved as they are wanted
 	PhaseCooldown Phase = "cooldown" // the timeline was lost; all slots that may be out have to pass first
+	PhaseChanging Phase = "changing" // the settings were changed; units of those before have to pass first
 	PhasePaused   Phase = "paused"   // by an operator
 	PhaseBlocked  Phase = "blocked"  // the provider refuses calls and asked for a rest
 	PhaseAway     Phase = "away"     // Redis doesn't answer; jobs wait
@@ -28,7 +29,7 @@ const (
 func phases() []string {
 	var names []string
 	for _, p := range []Phase{
-		PhaseStarting, PhaseRunning, PhaseCooldown, PhasePaused, PhaseBlocked, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused,
+		PhaseStarting, PhaseRunning, PhaseCooldown, PhaseChanging, PhasePaused, PhaseBlocked, PhaseAway, PhaseReserve, PhaseTooSlow, PhaseRefused,
 	} {
 		names = append(names, string(p))
 	}
@@ -42,7 +43,7 @@ type State struct {
 	Slowdown limit.Slowdown // what the provider's answers leave of the limit
 	Width    time.Duration  // how uncertain Redis's clock is to this node
 	Since    time.Time      // of the phase
-	Until    time.Time      // the end of a cooldown, of a block, or of the lease in the phase reserve; else zero
+	Until    time.Time      // the end of a cooldown, of a change, of a block, or of the lease in the phase reserve; else zero
 	Err      error          // Redis's answer, in the phases away, reserve and refused
 }
 
@@ -58,7 +59,7 @@ func (l *Limiter) State() State {
 // went on would end processes that hold leases.
 func (s State) Ready() error {
 	switch s.Phase {
-	case PhaseRunning, PhaseCooldown, PhasePaused, PhaseBlocked:
+	case PhaseRunning, PhaseCooldown, PhaseChanging, PhasePaused, PhaseBlocked:
 		return nil
 	case PhaseTooSlow:
 		remedy := "raise them with limit set --lateness --guard"
@@ -87,6 +88,9 @@ func (s State) Note() string {
 		return PauseNote(s.Settings)
 	case PhaseCooldown:
 		return fmt.Sprintf("cooldown until %s: nothing is sent until all slots that may be out are over", s.Until.UTC().Format(time.RFC3339))
+	case PhaseChanging:
+		return fmt.Sprintf("new settings begin at %s, last change by %s: nothing is sent until units of those before are over; dispatcher limit undo goes back",
+			s.Until.UTC().Format(time.RFC3339), s.Settings.By)
 	case PhaseBlocked:
 		return fmt.Sprintf("blocked until %s: %s; dispatcher limit release ends the block", s.Until.UTC().Format(time.RFC3339), s.Slowdown.Why)
 	case PhaseRunning:
@@ -130,6 +134,8 @@ func (l *Limiter) enter(phase Phase, until time.Time, err error, width time.Dura
 		l.log.Warn("redis can't be asked; the node sends by its lease of the reserve", "until", until, "error", err)
 	case PhaseTooSlow:
 		l.log.Warn("limiter stands still: redis answers too slowly to map its clock", "clock_width", width)
+	case PhaseChanging:
+		l.log.Warn("the settings were changed: nothing is sent until units of those before are over", "until", until, "remedy", "limit undo "+l.opts.Name+" goes back")
 	case PhaseBlocked:
 		l.log.Warn("the provider refuses calls: none is made for as long as it asks, a minute at most", "until", until, "remedy", "limit release "+l.opts.Name+" ends it")
 	case PhaseStarting, PhaseRunning, PhaseCooldown, PhasePaused:

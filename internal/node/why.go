@@ -21,6 +21,7 @@ const (
 	waitsForResume   = "resume"   // an operator has paused a limit that it counts on
 	waitsForBlock    = "block"    // the provider refuses calls, and asked for a rest
 	waitsForCooldown = "cooldown" // slots that may be out have to pass first
+	waitsForChange   = "change"   // the settings were changed, and units of those before have to pass first
 	waitsForRedis    = "redis"    // Redis can't be asked
 )
 
@@ -198,6 +199,8 @@ func (n *Node) whyNobody() (waitsFor, text string, until time.Time) {
 		return waitsForBlock, note, s.Until
 	case throttle.PhaseCooldown:
 		return waitsForCooldown, note, s.Until
+	case throttle.PhaseChanging:
+		return waitsForChange, note, s.Until
 	case throttle.PhaseStarting, throttle.PhaseAway, throttle.PhaseTooSlow, throttle.PhaseRefused:
 		return waitsForRedis, s.Ready().Error(), until
 	case throttle.PhaseReserve:

@@ -20,6 +20,8 @@ const (
 	NotReady State = "not_ready" // no node can work
 	Paused   State = "paused"    // by an operator
 	Blocked  State = "blocked"   // the provider refuses calls, and asked for a rest
+	Cooldown State = "cooldown"  // slots that may be out have to pass first
+	Changing State = "changing"  // the settings were changed, and units of those before have to pass first
 	Provider State = "provider"  // the provider answers no node that has jobs
 	Idle     State = "idle"      // nothing waits
 	Slowed   State = "slowed"    // the first limit holds jobs up, at less than its cap: the provider refused calls
@@ -65,6 +67,10 @@ func (f *Fleet) holdUp() Health {
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
 			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", timetext.StampExact(f.Limit.Slowdown.BlockedUntil), wait),
 		}
+	case f.in(throttle.PhaseCooldown):
+		return Health{State: Cooldown, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("%s; %s.", sentence(fresh[0].Note), wait)}
+	case f.in(throttle.PhaseChanging):
+		return Health{State: Changing, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("%s; %s.", sentence(fresh[0].Note), wait)}
 	case f.providerDown():
 		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
 	case f.waiting() == 0:
@@ -93,6 +99,19 @@ func (f *Fleet) holdUp() Health {
 
 func (f *Fleet) every(is func(*Figures) bool) bool {
 	return !f.some(func(n *Figures) bool { return !is(n) })
+}
+
+// in tells whether the limiters of all nodes are in a phase.
+func (f *Fleet) in(p throttle.Phase) bool {
+	return f.every(func(n *Figures) bool { return n.Phase == string(p) })
+}
+
+// sentence begins a text with a capital.
+func sentence(text string) string {
+	if text == "" {
+		return text
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
 }
 
 func (f *Fleet) some(is func(*Figures) bool) bool { return slices.ContainsFunc(f.fresh(), is) }

@@ -12,6 +12,7 @@ import (
 
 	"dispatcher/internal/figures"
 	"dispatcher/internal/limits"
+	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
 )
 
@@ -134,11 +135,19 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 	heldJobs.Held = 700
 	unready := working("n1", busy())
 	unready.Figures.Ready, unready.Figures.Checks = false, []figures.Check{{Name: "kafka", Error: "no broker answers"}}
+	cooling, changing := busy(), busy()
+	cooling.Phase, cooling.Note = string(throttle.PhaseCooldown), "cooldown until 2023-11-17T22:28:20Z: nothing is sent"
+	changing.Phase, changing.Note = string(throttle.PhaseChanging), "new settings begin at 2023-11-17T22:28:20Z"
 	for name, tc := range map[string]struct {
 		f    *Fleet
 		want State
 		text string
 	}{
+		"cools down": {fleet(settings(), working("n1", cooling)), Cooldown, "Cooldown until 2023-11-17T22:28:20Z: nothing is sent; 1204 jobs wait."},
+		"changes":    {fleet(settings(), working("n1", changing), working("n2", changing)), Changing, "New settings begin at 2023-11-17T22:28:20Z; 2408 jobs wait"},
+		"one still changes": {
+			fleet(settings(), working("n1", changing), working("n2", busy(Limit{Name: "provider", Binds: 1}))), Limited, "The limit provider",
+		},
 		"no node":   {fleet(settings()), Unknown, "No node works"},
 		"silent":    {fleet(settings(), silent), Unknown, "for 12s"},
 		"not ready": {fleet(settings(), unready), NotReady, "kafka: no broker answers"},

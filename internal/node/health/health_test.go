@@ -264,6 +264,7 @@ func TestWhatMakesANodeUnhealthy(t *testing.T) {
 		{"running", throttle.State{Phase: throttle.PhaseRunning}, up(), false},
 		{"paused", throttle.State{Phase: throttle.PhasePaused}, up(), false},
 		{"cooling down", throttle.State{Phase: throttle.PhaseCooldown}, up(), false},
+		{"new settings", throttle.State{Phase: throttle.PhaseChanging}, up(), false},
 		{"on the reserve", throttle.State{Phase: throttle.PhaseReserve, Err: errCut}, up(), false},
 		{"away", throttle.State{Phase: throttle.PhaseAway, Err: errCut}, up(), true},
 		{"too slow", throttle.State{Phase: throttle.PhaseTooSlow}, up(), true},

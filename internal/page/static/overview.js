@@ -11,6 +11,8 @@ const states = {
   not_ready: ['warn', 'warn', 'Not ready'],
   paused: ['pause', 'warn', 'Paused'],
   blocked: ['warn', 'warn', 'Blocked by the provider'],
+  cooldown: ['pause', 'warn', 'Cooling down'],
+  changing: ['pause', 'warn', 'New settings begin soon'],
   provider: ['warn', 'warn', 'Provider does not answer'],
   idle: ['ok', 'ok', 'Idle'],
   slowed: ['warn', 'warn', 'Slowed down by the provider'],
