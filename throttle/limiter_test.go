@@ -225,8 +225,8 @@ func TestANodePollsAtTheEndOfAPause(t *testing.T) {
 	}
 }
 
-// A change that stops all calls for longer than a change does is told; one that does not is none of anybody's business.
-func TestAChangeThatStopsAllCallsIsTold(t *testing.T) {
+// A change that stops all calls for longer than usual has a phase of its own, which names its end.
+func TestAChangeThatStopsAllCallsHasAPhase(t *testing.T) {
 	t.Parallel()
 	const redisNow = 1_700_000_000_000_000
 	now := time.Now()

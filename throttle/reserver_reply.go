@@ -108,8 +108,8 @@ func (r *reserver) turnAway(asked []request, reply script.Reservation) {
 	}
 }
 
-// toldAfter is how much longer than usual a change has to stop the calls to be told.
-const toldAfter = time.Second
+// usualStop is how long a change may stop the calls, beyond the slots that are out, before it has a phase of its own.
+const usualStop = time.Second
 
 // report moves the limiter into the phase that follows from the reply. isNew: Redis did
 // not know the limit, and this node knows it from its file alone.
@@ -151,7 +151,7 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
 	case opens > reply.Now:
 		r.enter(PhaseBlocked, r.opensAt, nil, width)
-	case begins > reply.Now+(reply.Settings.Horizon+reply.Settings.Lateness+toldAfter).Microseconds():
+	case begins > reply.Now+(reply.Settings.Horizon+reply.Settings.Lateness+usualStop).Microseconds():
 		r.enter(PhaseChanging, now.Add(clock.Duration(begins-reply.Now)), nil, width)
 	case r.wide == 0:
 		r.enter(PhaseRunning, time.Time{}, nil, width)
