@@ -231,6 +231,43 @@ func TestTooManyTopicsAreCut(t *testing.T) {
 	}
 }
 
+// Of a Cluster, the master that holds the keys is asked for the time as well: the clock of another one may be any.
+func TestTheClockIsThatOfTheMasterThatHoldsTheKeys(t *testing.T) {
+	t.Parallel()
+	low, high := miniredis.RunT(t), miniredis.RunT(t)
+	on := func(from, to int, m *miniredis.Miniredis) redis.ClusterSlot {
+		return redis.ClusterSlot{Start: from, End: to, Nodes: []redis.ClusterNode{{Addr: m.Addr()}}}
+	}
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{
+		DisableRoutingPolicies: true,
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{on(0, 8191, low), on(8192, 16383, high)}, nil
+		},
+	})
+	t.Cleanup(func() { _ = cluster.Close() })
+	holder, err := cluster.MasterForKey(t.Context(), figuresKey("ns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if holder.Options().Addr != low.Addr() {
+		low, high = high, low
+	}
+	s, other := newStation(low), high
+	s.rdb = cluster
+	other.SetTime(start.Add(time.Hour))
+	n := s.node("n1", func() Figures { return Figures{} })
+	for range 20 {
+		n.publish(t.Context(), s.now)
+		if nodes := mustRead(t, s); len(nodes) != 1 || !about(nodes[0].said.Sub(s.now), 0) {
+			t.Fatalf("got %+v, want the node at %v", nodes, s.now)
+		}
+		s.pass(time.Second)
+	}
+	if got := other.CommandCount(); got > 0 {
+		t.Errorf("the other master got %d commands, want none", got)
+	}
+}
+
 func TestAFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	s := newStation(miniredis.RunT(t))

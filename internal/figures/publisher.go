@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/rules"
+	"dispatcher/throttle/control"
 )
 
 const (
@@ -137,13 +138,16 @@ type said struct {
 func (p *Publisher) say(ctx context.Context, now time.Time, s said) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if !p.clock.known() {
-		if err := p.start(ctx, now); err != nil {
-			p.failed(err)
-			return
-		}
+	// Of a Cluster, another master has a clock of its own.
+	server, err := control.Holder(ctx, p.opts.Redis, figuresKey(p.opts.Namespace))
+	if err == nil && !p.clock.known() {
+		err = p.start(ctx, server, now)
 	}
-	pipe := p.opts.Redis.Pipeline()
+	if err != nil {
+		p.failed(err)
+		return
+	}
+	pipe := server.Pipeline()
 	clock := pipe.Time(ctx)
 	inForce := pipe.HGet(ctx, rules.Key(p.opts.Namespace), "revision")
 	p.addText(ctx, pipe, p.clock.at(now), s.text)
@@ -194,15 +198,15 @@ func (p *Publisher) addCounts(ctx context.Context, pipe redis.Pipeliner, s said)
 
 // start reads Redis's clock and removes what nodes said that are gone. One that was killed does not say that it ends, so what another
 // process of this name said is removed too. Where that one still works, it says something again within a second.
-func (p *Publisher) start(ctx context.Context, now time.Time) error {
+func (p *Publisher) start(ctx context.Context, server redis.Cmdable, now time.Time) error {
 	asked := time.Now()
-	reading, err := p.opts.Redis.Time(ctx).Result()
+	reading, err := server.Time(ctx).Result()
 	if err != nil {
 		return err
 	}
 	p.clock = readAt(reading, now, asked)
 	key := figuresKey(p.opts.Namespace)
-	all, err := p.opts.Redis.HGetAll(ctx, key).Result()
+	all, err := server.HGetAll(ctx, key).Result()
 	if err != nil {
 		return err
 	}
@@ -215,7 +219,7 @@ func (p *Publisher) start(ctx context.Context, now time.Time) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	return p.opts.Redis.HDel(ctx, key, gone...).Err()
+	return server.HDel(ctx, key, gone...).Err()
 }
 
 // nameOf is the name of the node with that id.
