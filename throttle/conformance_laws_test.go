@@ -288,7 +288,7 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_log", "the times of runs stay", "= int(time) .. ' ' .. int(number - moved)", "= int(time - 50000) .. ' ' .. int(number - moved)", "units that are given back late give no more"},
 		{"fixed_window", "units of the window before are over", "one.slot >= c.keep - length(c) and", "", "units that are given back late give no more"},
 		{"sliding_window_counter", "units go back to their own bucket", "if behind == 1 then field", "if behind == 2 then field", "units that are given back late give no more"},
-		{"leaky_bucket", "the exact pace", "base = offer.base + turned * c.period", "base = offer.base + turned * c.period - 1000", "saturated, the share is used"},
+		{"leaky_bucket", "the exact pace", "base = bucket.base + turned * c.period", "base = bucket.base + turned * c.period - 1000", "saturated, the share is used"},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {
 			t.Parallel()
