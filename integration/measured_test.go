@@ -62,7 +62,7 @@ func (w *servers) play(t *testing.T, want target) played {
 	t.Helper()
 	s := w.scene(t, want.cap, 12, 20*time.Millisecond, want.settings...)
 	s.enqueue(t, want.jobs)
-	quiet(t)
+	w.awaitQuiet(t)
 	before := w.redisCPU(t)
 	s.start(t, want.nodes)
 	s.judge.count(t, want.jobs/10, time.Minute)
@@ -159,7 +159,7 @@ func (w *servers) unbound(t *testing.T) time.Duration {
 	const jobs = 100_000
 	s := w.scene(t, 100_000, 12, 0)
 	s.enqueue(t, jobs)
-	quiet(t)
+	w.awaitQuiet(t)
 	n := s.startOne(t)
 	s.settled(t, 3*time.Minute)
 	used := n.cpuTime(t)

@@ -31,6 +31,7 @@ type servers struct {
 	provider     string
 	replicas     int // of each topic
 	scenarios    atomic.Int64
+	shared       bool // other servers work at the same time, so the machine is never quiet
 }
 
 func startServers(t *testing.T, startKafka func(testing.TB) *containers.Server) *servers {
@@ -291,6 +292,14 @@ func quiet(t *testing.T) {
 		}
 	}
 	t.Logf("the machine was not quiet for %v", most)
+}
+
+// awaitQuiet is quiet where these servers are alone.
+func (w *servers) awaitQuiet(t *testing.T) {
+	t.Helper()
+	if !w.shared {
+		quiet(t)
+	}
 }
 
 // cpu measures which share of the machine was used, and stolen, during d.
