@@ -90,14 +90,17 @@ func TestBeside(t *testing.T) {
 	p := startPair(t)
 	for range *turns {
 		p.play(t, "3 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
+			t.Helper()
 			r := w.play(t, target{nodes: 3, cap: 300, jobs: 3000, settings: stated})
 			return map[*besides]float64{used: r.Utilisation, calls: r.scriptCalls, ofRedis: inMicros(r.redis)}
 		})
 		p.play(t, "10 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
+			t.Helper()
 			r := w.play(t, target{nodes: 10, cap: 200, jobs: 2000, settings: stated})
 			return map[*besides]float64{usedByTen: r.Utilisation, callsOfTen: r.scriptCalls, redisOfTen: inMicros(r.redis)}
 		})
 		p.play(t, "unbound", func(t *testing.T, w *servers) map[*besides]float64 {
+			t.Helper()
 			return map[*besides]float64{cpu: inMicros(w.unbound(t))}
 		})
 	}
