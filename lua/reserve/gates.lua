@@ -32,7 +32,7 @@
 --        21 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key,
 --           and "from_us lost_us" of one with a key that waits since Redis lost its counts
 local GATES = tonumber(ARGV[20])
-local widest = widest_of(math.max(set.guard, old.guard))
+local widest = GATES > 0 and widest_of(math.max(set.guard, old.guard))
 local stale = epoch ~= current -- the states that the node names are of an epoch before
 local lost_at = (stale or GATES > 0) and tonumber(seldom('lost') or 0) -- the epoch with which states were lost: see quotas.lua
 if stale and epoch ~= '0' and seldom('may_be_lost') == current and lost_at ~= tonumber(current) then -- the limit is not new
