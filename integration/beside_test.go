@@ -86,6 +86,7 @@ func TestBeside(t *testing.T) {
 	usedByTen := &besides{name: "of the cap used by 10 nodes under 200/s", least: 0.995}
 	callsOfTen := &besides{name: "script calls a job of 10 nodes", most: worse}
 	redisOfTen := &besides{name: "us of Redis a job of 10 nodes under 200/s", most: worse}
+	lateOfTen := &besides{name: "late slots of 10 nodes"}
 	cpu := &besides{name: "us of a node's CPU a job", most: worse}
 	p := startPair(t)
 	for range *turns {
@@ -97,14 +98,14 @@ func TestBeside(t *testing.T) {
 		p.play(t, "10 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()
 			r := w.play(t, target{nodes: 10, cap: 200, jobs: 2000, settings: stated})
-			return map[*besides]float64{usedByTen: r.Utilisation, callsOfTen: r.scriptCalls, redisOfTen: inMicros(r.redis)}
+			return map[*besides]float64{usedByTen: r.Utilisation, callsOfTen: r.scriptCalls, redisOfTen: inMicros(r.redis), lateOfTen: r.late}
 		})
 		p.play(t, "unbound", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()
 			return map[*besides]float64{cpu: inMicros(w.unbound(t))}
 		})
 	}
-	for _, b := range []*besides{used, calls, ofRedis, usedByTen, callsOfTen, redisOfTen, cpu} {
+	for _, b := range []*besides{used, calls, ofRedis, usedByTen, callsOfTen, redisOfTen, lateOfTen, cpu} {
 		ratio := b.ratio()
 		t.Logf("%s: %.4g before, %.4g now; the median of the turns' ratios is %.3f", b.name, b.values[0], b.values[1], ratio)
 		figure(t, b.most == 0 || ratio <= b.most, "%s: got %.3f times as many as before, want at most %.2f", b.name, ratio, b.most)

@@ -186,7 +186,7 @@ func (p *Publisher) addText(ctx context.Context, pipe redis.Pipeliner, at time.T
 
 // addCounts adds the node's calls of a second to those of the other nodes.
 func (p *Publisher) addCounts(ctx context.Context, pipe redis.Pipeliner, s said) {
-	key, place := secondsKey(p.opts.Namespace, s.second), strconv.FormatInt(s.second%int64(bucket.Seconds()), 10)
+	key, place := secondsKey(p.opts.Namespace, s.second), placeOf(s.second)
 	for field, count := range map[string]float64{callsField: s.calls, refusedField: s.refused, unitsField: s.units} {
 		if count != 0 {
 			pipe.HIncrBy(ctx, key, place+field, int64(count))
@@ -240,6 +240,9 @@ func figuresKey(namespace string) string { return "dispatcher:{" + namespace + "
 func secondsKey(namespace string, second int64) string {
 	return "dispatcher:{" + namespace + "}:seconds:" + strconv.FormatInt(second/int64(bucket.Seconds()), 10)
 }
+
+// placeOf begins the fields of a second: its place in the half minute.
+func placeOf(second int64) string { return strconv.FormatInt(second%int64(bucket.Seconds()), 10) }
 
 // The fields of a second: its place in the half minute, and one of these.
 const (

@@ -63,7 +63,7 @@ func ReadCalls(ctx context.Context, rdb redis.UniversalClient, namespace string,
 		return Calls{}, fmt.Errorf("read the fleet's calls: %w", err)
 	}
 	for second := c.From; second < end; second++ {
-		fields, place := keys[second/size-first].Val(), strconv.FormatInt(second%size, 10)
+		fields, place := keys[second/size-first].Val(), placeOf(second)
 		limit := number(fields, place+capField)
 		c.Cap, c.Effective = append(c.Cap, limit), append(c.Effective, number(fields, place+effectiveField))
 		c.Calls, c.Refused = append(c.Calls, counted(fields, place+callsField, limit)), append(c.Refused, counted(fields, place+refusedField, limit))

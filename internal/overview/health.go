@@ -20,15 +20,15 @@ const (
 	NotReady State = "not_ready" // no node can work
 	Paused   State = "paused"    // by an operator
 	Blocked  State = "blocked"   // the provider refuses calls, and asked for a rest
-	Cooldown State = "cooldown"  // slots that may be out have to pass first
-	Changing State = "changing"  // the settings were changed, and units of those before have to pass first
-	Provider State = "provider"  // the provider answers no node that has jobs
-	Idle     State = "idle"      // nothing waits
-	Slowed   State = "slowed"    // the first limit holds jobs up, at less than its cap: the provider refused calls
-	Limited  State = "limited"   // the first limit holds jobs up
-	Gated    State = "gated"     // another limit does; where that is paused, this comes before limited
-	Held     State = "held"      // rules of the operators do
-	Working  State = "working"   // nothing holds jobs up for long
+	Cooldown       = State(throttle.PhaseCooldown)
+	Changing       = State(throttle.PhaseChanging)
+	Provider State = "provider" // the provider answers no node that has jobs
+	Idle     State = "idle"     // nothing waits
+	Slowed   State = "slowed"   // the first limit holds jobs up, at less than its cap: the provider refused calls
+	Limited  State = "limited"  // the first limit holds jobs up
+	Gated    State = "gated"    // another limit does; where that is paused, this comes before limited
+	Held     State = "held"     // rules of the operators do
+	Working  State = "working"  // nothing holds jobs up for long
 )
 
 // Health is what holds the fleet's jobs up, in one sentence.
@@ -67,10 +67,8 @@ func (f *Fleet) holdUp() Health {
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
 			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", timetext.StampExact(f.Limit.Slowdown.BlockedUntil), wait),
 		}
-	case f.in(throttle.PhaseCooldown):
-		return Health{State: Cooldown, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("%s; %s.", sentence(fresh[0].Note), wait)}
-	case f.in(throttle.PhaseChanging):
-		return Health{State: Changing, Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("%s; %s.", sentence(fresh[0].Note), wait)}
+	case f.in(throttle.PhaseCooldown), f.in(throttle.PhaseChanging):
+		return Health{State: State(fresh[0].Phase), Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("%s; %s.", sentence(fresh[0].Note), wait)}
 	case f.providerDown():
 		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
 	case f.waiting() == 0:

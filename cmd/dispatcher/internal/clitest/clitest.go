@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/spf13/cobra"
@@ -55,6 +56,19 @@ func (o Outcome) MustPrint(t *testing.T, want ...string) {
 	for _, w := range want {
 		if !strings.Contains(o.Out, w) {
 			t.Errorf("got\n%s\nwant it to hold %q", o.Out, w)
+		}
+	}
+}
+
+// Await waits until something is done, and fails the test after so long.
+func Await(t *testing.T, within time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.After(within)
+	for !done() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within %v: %s", within, what)
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

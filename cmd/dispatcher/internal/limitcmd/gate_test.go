@@ -106,22 +106,13 @@ func TestAWaitAfterALossIsShown(t *testing.T) {
 	if err := rdb.HSet(t.Context(), "dispatcher:{default}:limit:provider", "master", "another").Err(); err != nil { // as after a failover
 		t.Fatal(err)
 	}
-	until(t, "the quota waits", func() bool {
+	clitest.Await(t, 30*time.Second, "the quota waits", func() bool {
 		return strings.Contains(run("get", "recipient-day", "-c", file).Out, "waits until")
 	})
 	run("get", "recipient-day", "-c", file, "--key", "+4670").MustPrint(t, "waits until", "for each value: its counts were lost at 20", "or may have been (on_lost: wait)")
 	run("get", "recipient-day", "-c", file, "--key", "+4670", "--json").MustPrint(t, `"loss":{"at":"20`, `"until":"20`)
 	if o := run("get", "recipient", "-c", file, "--key", "+4670", "--json"); o.Err != nil || strings.Contains(o.Out, `"next_in_s":0}`) {
 		t.Errorf("got %v and %s, want a wait for the next unit", o.Err, o.Out)
-	}
-}
-
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after 30 s not yet: %s", what)
-		}
 	}
 }
 
@@ -156,7 +147,7 @@ func TestAValueIsShownAndChangedAsOne(t *testing.T) {
 	run("set", "recipient", "-c", file, "--key", "+4670", "--cap", "9", "--why", "support line", "--wait").
 		MustPrint(t, "at most 5 in any 1s for each value of job.json.to", "in force on 1/1 nodes", "this value", "a cap of its own; every other value has 5", "support line")
 	run("get", "recipient", "-c", file).MustPrint(t, "exception", "9", "for the value with the hash "+hash)
-	until(t, "the cooldown is over", func() bool {
+	clitest.Await(t, 30*time.Second, "the cooldown is over", func() bool {
 		return strings.Contains(run("get", "recipient", "-c", file, "--hash", hash, "--json").Out, `"next_in_s":0}`)
 	})
 	run("get", "recipient", "-c", file, "--key", "+4671").MustPrint(t, "this value", "as every value", "next unit", "now")

@@ -40,11 +40,9 @@ func newScene(t *testing.T) scene {
 	}
 	background.Run(t, fleet.Run)
 	s := scene{t, parts}
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.run(NewRules, "rules", "list", "--json").Out, `"of":2`); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("no fleet of two nodes within a minute")
-		}
-	}
+	clitest.Await(t, time.Minute, "a fleet of two nodes", func() bool {
+		return strings.Contains(s.run(NewRules, "rules", "list", "--json").Out, `"of":2`)
+	})
 	return s
 }
 

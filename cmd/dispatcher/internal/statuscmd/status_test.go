@@ -49,7 +49,7 @@ func newFleet(t *testing.T, f figures.Figures) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the node knows the limit, and the limit has begun", func() bool { // all slots of a race build on a slow machine may be late
+	clitest.Await(t, time.Minute, "the node knows the limit, and the limit has begun", func() bool { // all slots of a race build on a slow machine may be late
 		set, err := operator.Get(t.Context())
 		there, failed := operator.Nodes(t.Context())
 		begins, _ := strconv.ParseInt(s.redis.HGet(operator.Keys.Limit, "not_before"), 10, 64)
@@ -61,17 +61,8 @@ func newFleet(t *testing.T, f figures.Figures) *fleet {
 		Rules: func(int64) {},
 	})
 	s.stop = background.Run(t, p.Run)
-	await(t, "the node says something", func() bool { return s.redis.Exists("dispatcher:{default}:figures") })
+	clitest.Await(t, time.Minute, "the node says something", func() bool { return s.redis.Exists("dispatcher:{default}:figures") })
 	return s
-}
-
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 func (s *fleet) run(t *testing.T, command func(*cli.Settings) *cobra.Command, args ...string) clitest.Outcome {
@@ -164,7 +155,7 @@ func TestForecastPreviewsAChangeOfASlowedFleet(t *testing.T) {
 	later := time.Now().Add(time.Hour).UnixMicro() // the node judges the slowdown by calls after that, so it stays as it is
 	slow := limit.Slowdown{Number: later, Since: later, Units: 250, Effective: 250, Window: time.Second.Microseconds(), Slowed: later}
 	var o clitest.Outcome
-	await(t, "a forecast during which no call of the node ends the slowdown, of a time to come", func() bool {
+	clitest.Await(t, time.Minute, "a forecast during which no call of the node ends the slowdown, of a time to come", func() bool {
 		const key = "dispatcher:{default}:limit:provider"
 		s.redis.HSet(key, "slowdown", slow.Pack())
 		o = s.run(t, NewForecast, "forecast", "--cap", "100")

@@ -64,17 +64,8 @@ func newScene(t *testing.T) *scene {
 			t.Error(err)
 		}
 	})
-	eventually(t, "both nodes work", func() bool { return fleet.Working() == 2 })
+	clitest.Await(t, time.Minute, "both nodes work", func() bool { return fleet.Working() == 2 })
 	return s
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // enqueue writes jobs to a partition, each to a recipient.
@@ -108,7 +99,7 @@ func TestWhyNamesWhatAJobWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.enqueue(t, "anna-1", "anna-2", "bert-1") // calls to anna may have been made before the fleet knew the limit
-	eventually(t, "the first job waits", func() bool {
+	clitest.Await(t, time.Minute, "the first job waits", func() bool {
 		return s.why(t, "anna-1").Err == nil && strings.Contains(s.why(t, "anna-1").Out, "waits for a limit")
 	})
 	s.why(t, "anna-1").MustPrint(t, "job anna-1 at jobs/", "the limit recipient does not let it pass until 20")
@@ -134,7 +125,7 @@ func TestWhyNamesWhatAJobWaitsFor(t *testing.T) {
 	}
 	s.why(t, fmt.Sprintf("jobs/%d/%d", second.Partition, second.Offset)).MustPrint(t, "job anna-2")
 	s.why(t, fmt.Sprintf("jobs/%d/99", second.Partition)).MustPrint(t, "is not in the log: the partition ends at offset ")
-	eventually(t, "the job without that limit is settled", func() bool { return s.settledSome(t) })
+	clitest.Await(t, time.Minute, "the job without that limit is settled", func() bool { return s.settledSome(t) })
 	s.why(t, "jobs/77/0").MustFail(t, "none of 2 nodes holds")
 }
 
@@ -191,7 +182,7 @@ func TestADeadLetterIsFound(t *testing.T) {
 	s := newScene(t)
 	s.parts.Provider.Behave(provider.Behaviour{Status: http.StatusBadRequest})
 	s.enqueue(t, "carl-1")
-	eventually(t, "the command says so", func() bool {
+	clitest.Await(t, time.Minute, "the command says so", func() bool {
 		return strings.Contains(s.why(t, "carl-1").Out, "job carl-1 is the dead letter jobs.dlq/")
 	})
 	s.why(t, "carl-1").MustPrint(t, "after 1 call, class permanent, 400")
