@@ -63,12 +63,14 @@ func (o Outcome) MustPrint(t *testing.T, want ...string) {
 // Await waits until something is done, and fails the test after so long.
 func Await(t *testing.T, within time.Duration, what string, done func() bool) {
 	t.Helper()
-	deadline := time.After(within)
+	deadline, again := time.NewTimer(within), time.NewTicker(10*time.Millisecond)
+	defer deadline.Stop()
+	defer again.Stop()
 	for !done() {
 		select {
-		case <-deadline:
+		case <-deadline.C:
 			t.Fatalf("not within %v: %s", within, what)
-		case <-time.After(10 * time.Millisecond):
+		case <-again.C:
 		}
 	}
 }
