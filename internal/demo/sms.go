@@ -35,6 +35,11 @@ func usual() provider.Behaviour {
 // senderCap is what each sender's number may send, in segments a window.
 func (o Options) senderCap() int64 { return o.Cap / 4 }
 
+// usualRate is how many units came in a second before the provider refuses calls: less than the cap where the machine is slow.
+func (r *running) usualRate() int {
+	return int(float64(r.parts.Provider.Recent(refusesFrom)) / refusesFrom.Seconds())
+}
+
 // leastSMS is the least cap that leaves each sender room for a text of three segments.
 const leastSMS = 40
 
@@ -91,7 +96,7 @@ func duringSMS(ctx context.Context, r *running) error {
 	for at := time.Duration(0); at < codesFor; at += codesEvery {
 		if at == refusesFrom {
 			refusing := usual()
-			refusing.Status, refusing.RetryAfter, refusing.Accepts = 429, time.Second, int(r.options.Cap)/3
+			refusing.Status, refusing.RetryAfter, refusing.Accepts = 429, time.Second, max(1, r.usualRate()/3)
 			r.parts.Provider.Behave(refusing)
 		}
 		if at == refusesFrom+refusesFor {
