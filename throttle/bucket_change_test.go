@@ -9,6 +9,7 @@ import (
 
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // mostUnderAll is the most units that come within a window of all terms under which they were granted.
@@ -59,6 +60,28 @@ func TestChangesOfTheBurstLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
 	bucketChanges().breakWithout(t, []brokenRule{
-		{"token_bucket", "a burst is paid before new terms begin", "behind = c.base + after(old, c.n)", "behind = c.base"},
+		{"token_bucket", "a burst is paid before new terms begin", "math.min(after(old, old.burst), after(c, old.burst))", "math.min(after(old, 1), after(c, 1))"},
+		{"token_bucket", "new terms begin after those that granted nothing", "behind = math.max(c.base, behind)", "behind = behind"},
 	})
+}
+
+// A mistaken window is undone at once: the burst that was granted before it is not paid at its pace.
+func TestAMistakenWindowOfABucketIsUndoneAtOnce(t *testing.T) {
+	t.Parallel()
+	c := contract(300)
+	c.Burst = 30
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), c, 1)
+	tr.pass(limit.Windowed(c).Microseconds())
+	for tr.reserve(0, tr.c.Cap).Schedule.Given > 0 {
+	}
+	for range 3 {
+		tr.set(control.Change{Values: parameters.Values{"window": "1h0m0s"}})
+		tr.waited(time.Second)
+		tr.set(control.Change{Values: parameters.Values{"window": "1s"}})
+		if took := tr.waited(time.Second); took > 200*time.Millisecond {
+			t.Errorf("the next unit was granted after %v, want it once 30 units have passed at 300/s", took)
+		}
+	}
+	tr.saturate(3*limit.Windowed(tr.c).Microseconds(), 10)
+	tr.mustKeep()
 }

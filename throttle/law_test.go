@@ -210,12 +210,12 @@ var mutations = []mutation{
 		f.lose()
 		f.saturate()
 	}},
-	{rule: "the debt over a change", from: "local behind = c.base + after(old, c.n)", to: "local behind = c.slot", play: func(f *fleet) {
+	{rule: "the debt over a change", from: "math.min(after(old, old.burst), after(c, old.burst))", to: "math.min(after(old, 1), after(c, 1))", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.saturate()
 	}},
-	{rule: "the debt over two changes", from: "behind = math.max(c.base, c.slot + math.min(", to: "behind = math.max(c.slot, c.slot + math.min(", play: func(f *fleet) {
+	{rule: "the debt over two changes", from: "behind = math.max(c.base, behind)", to: "behind = behind", play: func(f *fleet) {
 		f.spendBurst()
 		f.set(burstOfOne())
 		f.poll()

@@ -32,9 +32,10 @@ function algorithm.begin(c, not_before)
 end
 
 -- change begins the new timeline behind the last slot granted, at the shorter of the two spacings: each window then
--- holds no more than the larger of the two caps. A burst that was granted is a debt in time, which base still holds
--- after a change; it is paid first, but no longer than a window takes to pass. Larger jobs begin max_cost spacings later:
--- the first one goes at once, behind slots that may lie closer to each other than its own.
+-- holds no more than the larger of the two caps. A burst that was granted is a debt in time. It is paid first, at the shorter
+-- spacing as well, but no longer than base says that it lasts, or than a window takes to pass. So terms that were mistaken can be
+-- undone at once. Larger jobs begin max_cost spacings later: the first one goes at once, behind slots that may lie closer to each
+-- other than its own.
 function algorithm.change(c, old, now, not_before)
   if c.stated == old.stated and c.window == old.window and c.burst == old.burst and c.guard == old.guard
     and c.max_cost == old.max_cost then
@@ -48,8 +49,8 @@ function algorithm.change(c, old, now, not_before)
     note('n', int(c.n))
     return nil
   end
-  local behind = c.base + after(old, c.n)
-  if old.burst == 1 then behind = math.max(c.base, c.slot + math.min(after(old, 1), after(c, 1))) end
+  local behind = math.min(c.base + after(old, c.n), c.slot + math.min(after(old, old.burst), after(c, old.burst)))
+  behind = math.max(c.base, behind) -- no earlier than terms under which nothing was granted
   behind = behind + math.max(0, old.guard - c.guard) -- the last ones may be as late as the old guard allowed
   if c.max_cost > old.max_cost then behind = behind + after(c, c.max_cost) end
   local from = math.max(now, not_before, math.min(behind, passed(c, old)))
