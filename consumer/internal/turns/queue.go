@@ -217,19 +217,25 @@ func (q *Queue[T]) Before(match func(T) bool) int {
 }
 
 // SetWeights has other weights act on the items that wait already: by how much a tenant is ahead of the others
-// follows its weight. Tenants that are not named have the weight 1. All weights are above 0.
+// follows its weight, also of one that has no items just now. Tenants that are not named have the weight 1. All weights are above 0.
 func (q *Queue[T]) SetWeights(weights map[string]float64) {
-	q.weights = weights
-	for _, one := range q.order {
-		weight := q.weightOf(one.name)
-		one.pass = q.pass + (one.pass-q.pass)*one.weight/weight
-		one.weight = weight
+	scaled := func(pass float64, name string) float64 {
+		return q.pass + (pass-q.pass)*weightIn(q.weights, name)/weightIn(weights, name)
 	}
+	for _, one := range q.order {
+		one.pass, one.weight = scaled(one.pass, one.name), weightIn(weights, one.name)
+	}
+	for name, pass := range q.left {
+		q.left[name] = scaled(pass, name)
+	}
+	q.weights = weights
 	heap.Init(&q.order)
 }
 
-func (q *Queue[T]) weightOf(name string) float64 {
-	if w, ok := q.weights[name]; ok {
+func (q *Queue[T]) weightOf(name string) float64 { return weightIn(q.weights, name) }
+
+func weightIn(weights map[string]float64, name string) float64 {
+	if w, ok := weights[name]; ok {
 		return w
 	}
 	return 1

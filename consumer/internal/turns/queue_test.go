@@ -169,6 +169,28 @@ func TestATenantWithOneItemAtATimeStarvesNobody(t *testing.T) {
 	}
 }
 
+// What a tenant got under a small weight counts by its new one, also where it had no items when the weights changed.
+func TestATenantWithoutItemsIsWeighedAnew(t *testing.T) {
+	t.Parallel()
+	var q Queue[string]
+	q.SetWeights(map[string]float64{"first": 0.5})
+	q.Push("first", "first", 3, true)
+	for range 9 {
+		q.Push("other", "other", 1, true)
+	}
+	if got := q.Pop(); got != "first" {
+		t.Fatalf("got an item of %s, want one of the tenant that came first", got)
+	}
+	q.SetWeights(nil)
+	q.Push("first", "first", 3, true)
+	others := 0
+	for ; q.Pop() != "first"; others++ {
+	}
+	if others > 4 {
+		t.Errorf("got %d items of the other tenant before the next, want the 3 that the first one had, and one", others)
+	}
+}
+
 // A tenant whose turns are given back again and again is not put before one that waits.
 func TestTurnsThatAreGivenBackAreBounded(t *testing.T) {
 	t.Parallel()
