@@ -33,8 +33,8 @@ func newDemoCommand(s *cli.Settings) *cobra.Command {
 		Short: "Run a whole fleet in this process, and judge it",
 		Long: "Run a whole fleet in this process, with an embedded Kafka and Redis and a simulated provider that counts\n" +
 			"the calls. It needs no servers. At the end it prints a verdict; the exit status is 1 if the cap was exceeded,\n" +
-			"a job was lost, or this machine is too busy to judge. --set changes other settings of the nodes. There is no\n" +
-			"-c FILE: its addresses are not the demo's.",
+			"a job was lost, or this machine is too busy to judge. --set changes other settings of the nodes. A file\n" +
+			"(-c) is refused: its addresses are not the demo's.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if verbose {
