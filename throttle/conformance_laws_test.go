@@ -194,7 +194,7 @@ var conforming = []struct {
 		if tr.mini == nil {
 			ops = 300
 		}
-		for range ops {
+		for op := 0; op < ops || len(tr.grants) < 20 && op < 10*ops; op++ {
 			tr.happen(roll)
 		}
 		if len(tr.grants) < 20 {

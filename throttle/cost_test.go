@@ -113,13 +113,15 @@ func TestAgainAsksForTheJobsUnits(t *testing.T) {
 }
 
 // Whatever jobs count, an algorithm grants whole jobs, no window holds more units than it
-// promises, and most of its share is used. A row that refuses so large a cost is tried with the largest that it takes.
+// promises, and most of its share is used. A row that refuses so large a cost is tried with the largest that it takes,
+// and one that refuses a burst without.
 func costLaw(t *testing.T, addr string, a limit.Algorithm) {
 	t.Helper()
 	c := trialContract(a, time.Second)
-	if c.MaxCost = 6; a.Ahead && a.Name != limit.LeakyBucket {
-		c.Burst = 3
+	if c.Burst = 3; !a.Ahead || errorsIn(a, c) != nil {
+		c.Burst = 1
 	}
+	c.MaxCost = 6
 	for c.MaxCost > 1 && errorsIn(a, c) != nil {
 		c.MaxCost--
 	}

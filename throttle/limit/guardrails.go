@@ -84,8 +84,11 @@ func (t Terms) Waste() error {
 	}
 	var faults fault.List
 	left := t.UsableShare()
+	if left >= LeastShare {
+		return nil
+	}
+	left = math.Floor(1000*left) / 1000 // as it is shown: never as what is to be left
 	switch {
-	case left >= LeastShare:
 	case t.Share() >= LeastShare: // the contract leaves enough
 		faults.Refuse(true, "algorithm", cmp.Or(t.Algorithm, DefaultAlgorithm),
 			"uses %.3f of a cap of %d; at least %g is to be used: choose another algorithm", left, t.Cap, LeastShare)

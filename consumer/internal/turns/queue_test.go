@@ -170,7 +170,7 @@ func TestATenantWithOneItemAtATimeStarvesNobody(t *testing.T) {
 }
 
 // What a tenant got under a small weight counts by its new one, also where it had no items when the weights changed.
-func TestATenantWithoutItemsIsWeighedAnew(t *testing.T) {
+func TestATenantWithoutItemsHasItsNewWeight(t *testing.T) {
 	t.Parallel()
 	var q Queue[string]
 	q.SetWeights(map[string]float64{"first": 0.5})
