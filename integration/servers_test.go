@@ -333,7 +333,10 @@ func cpu(t *testing.T, d time.Duration) (busy, stolen float64) {
 	return 1 - (i1-i0)/(t1-t0), (s1 - s0) / (t1 - t0)
 }
 
-// freeAddr is an address on loopback that nothing listens on.
+// given are the addresses that a process of these tests has had from [freeAddr].
+var given sync.Map
+
+// freeAddr is an address on loopback that nothing listens on, and that nobody else is given: fleets start at the same time.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	const first, last = 10_000, 30_000 // below the ports that the system gives to connections, one of which might take it meanwhile
@@ -341,7 +344,9 @@ func freeAddr(t *testing.T) string {
 		addr := fmt.Sprint("127.0.0.1:", first+rand.IntN(last-first))
 		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr); err == nil {
 			_ = l.Close()
-			return addr
+			if _, taken := given.LoadOrStore(addr, true); !taken {
+				return addr
+			}
 		}
 	}
 	t.Fatal("no port is free")
