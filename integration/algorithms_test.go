@@ -116,16 +116,16 @@ func (w *servers) saturateOnce(t *testing.T, a limit.Algorithm) (row, provider.R
 	stop(t, s.nodes...)
 	r := s.judge.report(t, got.bound)
 	once(t, r, warmJobs+1+saturatedJobs)
-	got.worst, got.share = r.MaxInWindow, shareOf(s.judge.arrivals(t)[warmJobs+1:])
+	got.worst, got.share = r.MaxInWindow, shareOf(s.judge.arrivals(t)[warmJobs+1:], saturatedCap)
 	s.judge.end() // the next try is not to share the machine with it
 	return got, r
 }
 
-// shareOf is the part of the cap that was used from the first of these calls to
+// shareOf is the part of the cap of a second that was used from the first of these calls to
 // the last.
-func shareOf(calls []provider.Arrival) float64 {
+func shareOf(calls []provider.Arrival, most int) float64 {
 	took := calls[len(calls)-1].At - calls[0].At
-	return float64(len(calls)-1) / took.Seconds() / saturatedCap
+	return float64(len(calls)-1) / took.Seconds() / float64(most)
 }
 
 // warmJobs are two caps: as many connections are opened for them as a burst needs.

@@ -83,6 +83,7 @@ func TestBeside(t *testing.T) {
 	const worse = 1.03
 	// The fleet's own choice follows the stops of the machine, and changes how often nodes ask. With these, both builds ask alike.
 	stated := []string{"limits.0.lateness=10ms", "limits.0.guard=20ms"}
+	// A node that joins the group of others stops these for about 70 ms, or does not, as it happens: so what is used counts behind that.
 	used := &besides{name: "of the cap used by 3 nodes under 300/s", least: 0.995}
 	calls := &besides{name: "script calls a job of 3 nodes", most: worse}
 	ofRedis := &besides{name: "us of Redis a job of 3 nodes", most: worse}
@@ -96,12 +97,12 @@ func TestBeside(t *testing.T) {
 		p.play(t, "3 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()
 			r := w.play(t, target{nodes: 3, cap: 300, jobs: 3000, settings: stated})
-			return map[*besides]float64{used: r.Utilisation, calls: r.scriptCalls, ofRedis: inMicros(r.redis)}
+			return map[*besides]float64{used: r.steady, calls: r.scriptCalls, ofRedis: inMicros(r.redis)}
 		})
 		p.play(t, "10 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()
 			r := w.play(t, target{nodes: 10, cap: 200, jobs: 2000, settings: stated})
-			return map[*besides]float64{usedByTen: r.Utilisation, callsOfTen: r.scriptCalls, redisOfTen: inMicros(r.redis), lateOfTen: r.late}
+			return map[*besides]float64{usedByTen: r.steady, callsOfTen: r.scriptCalls, redisOfTen: inMicros(r.redis), lateOfTen: r.late}
 		})
 		p.play(t, "unbound", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()

@@ -52,6 +52,7 @@ func (w *servers) measure(t *testing.T, want target) {
 // played is what a run showed.
 type played struct {
 	provider.Report
+	steady      float64       // of the cap, that was used once the nodes had their partitions: behind a fifth of the jobs
 	scriptCalls float64       // a job
 	late        float64       // slots
 	redis       time.Duration // of Redis's CPU a job, once the nodes have started
@@ -76,9 +77,9 @@ func (w *servers) play(t *testing.T, want target) played {
 		calls += n.metric(t, "dispatcher_limit_script_calls_total") + n.metric(t, "dispatcher_limit_script_errors_total")
 	}
 	stop(t, s.nodes...)
-	r := s.judge.report(t, want.cap)
+	r, steady := s.judge.report(t, want.cap), shareOf(s.judge.arrivals(t)[want.jobs/5:], want.cap)
 	s.judge.end() // the next try is not to share the machine with it
-	return played{r, calls / float64(want.jobs), late, redis}
+	return played{r, steady, calls / float64(want.jobs), late, redis}
 }
 
 // redisCPU is the CPU time that Redis has used so far, by all that it did.
