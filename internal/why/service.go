@@ -9,8 +9,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// pause is between two answers of a node.
-const pause = 50 * time.Millisecond
+const (
+	pause     = 50 * time.Millisecond // between two answers of a node
+	pingEvery = 10 * time.Second      // of the subscription: each ping wakes Redis, and questions are rare
+)
 
 // Options of a [Service]; all are required.
 type Options struct {
@@ -30,7 +32,7 @@ func New(o Options) *Service { return &Service{o} }
 func (s *Service) Run(ctx context.Context) error {
 	sub := s.opts.Redis.Subscribe(ctx, questions(s.opts.Namespace))
 	defer func() { _ = sub.Close() }() // nothing is under way that its error could concern
-	messages := sub.Channel()
+	messages := sub.Channel(redis.WithChannelHealthCheckInterval(pingEvery))
 	for {
 		select {
 		case <-ctx.Done():
