@@ -121,11 +121,15 @@ func (w *servers) saturateOnce(t *testing.T, a limit.Algorithm) (row, provider.R
 	return got, r
 }
 
-// shareOf is the part of the cap of a second that was used from the first of these calls to
+// shareOf is the part of the cap of a second, in units, that was used from the first of these calls to
 // the last.
 func shareOf(calls []provider.Arrival, most int) float64 {
+	units := 0
+	for _, call := range calls[1:] {
+		units += call.Units()
+	}
 	took := calls[len(calls)-1].At - calls[0].At
-	return float64(len(calls)-1) / took.Seconds() / float64(most)
+	return float64(units) / took.Seconds() / float64(most)
 }
 
 // warmJobs are two caps: as many connections are opened for them as a burst needs.
