@@ -158,6 +158,9 @@ func (r *reserver) reservationDue(number int) time.Time {
 	}
 	if l.sparse { // jobs that gates let pass may get slots before the last one
 		due = gathered
+		if l.whole {
+			due = clock.Later(due, l.reservedAt.Add(r.atLeast(r.block())-r.prefetch(number)))
+		}
 	}
 	if !l.eager {
 		due = clock.Later(due, l.refusedUntil)
@@ -166,7 +169,7 @@ func (r *reserver) reservationDue(number int) time.Time {
 		due = clock.Later(due, gathered)
 	}
 	if l.less && r.kind.Ahead { // units that become free meanwhile, and jobs that gates let pass, lie a horizon away
-		due = clock.Later(due, l.reservedAt.Add(min(r.block(), cmp.Or(r.reach(), r.known.Horizon)/4)))
+		due = clock.Later(due, l.reservedAt.Add(min(r.atLeast(r.block()), cmp.Or(r.reach(), r.known.Horizon)/4)))
 	}
 	return due
 }
