@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -19,6 +20,7 @@ const recipients = 500
 // gatesRun is a backlog for recipients of one a second, from so many senders, for an account of
 // 300 a second.
 type gatesRun struct {
+	nodes             int     // 0: three
 	jobs, hot         int     // jobs, and those of one recipient among them
 	senders, ofSender int     // how many, and jobs a second of each
 	calls             float64 // of the script a job, at most
@@ -33,7 +35,7 @@ limits:
   - {name: recipient, key: job.json.to, cap: 1, window: 1s}
 `
 
-// Three nodes send for an account that may send 300 a second, from ten senders of 50 a
+// Three nodes, or one, send for an account that may send 300 a second, from ten senders of 50 a
 // second, to 500 recipients of one a second. One recipient has 200 jobs. Four senders of 20 a second
 // are used up before the account is.
 func TestGatesReal(t *testing.T) {
@@ -41,6 +43,11 @@ func TestGatesReal(t *testing.T) {
 	crowd := gatesRun{jobs: 10_000, hot: 30, senders: 10, ofSender: 50, calls: 0.3, most: 300, after: 300}
 	hot, cut := crowd, crowd
 	hot.hot, cut.after = 200, 270
+	t.Run("a node works alone", func(t *testing.T) {
+		alone := crowd
+		alone.nodes, alone.jobs, alone.hot = 1, 4_000, 10
+		w.gates(t, alone, nothing)
+	})
 	t.Run("nothing happens", func(t *testing.T) { w.gates(t, hot, nothing) })
 	t.Run("the senders are used up", func(t *testing.T) {
 		w.gates(t, gatesRun{jobs: 4_000, hot: 10, senders: 4, ofSender: 20, calls: 0.5, most: 80, after: 80}, nothing)
@@ -112,7 +119,7 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 	s.configure(t, fmt.Sprintf(gateLimits, g.ofSender))
 	s.enqueueLines(t, g.lines())
 	quiet(t)
-	s.start(t, 3)
+	s.start(t, cmp.Or(g.nodes, 3))
 	most := g.jobs * 9 / 10
 	s.judge.count(t, g.jobs/3, time.Minute)
 	lawful := meanwhile(s)
