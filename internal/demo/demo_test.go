@@ -57,13 +57,12 @@ func TestAnOptionOutOfItsRangeIsNamed(t *testing.T) {
 // The scenario sms keeps all its limits, loses nothing and has its urgent jobs called before the others.
 func TestAnAccountWithSeveralLimits(t *testing.T) {
 	t.Parallel()
-	lanes, waited, slowed, took := false, false, false, time.Duration(0)
+	lanes, waited, slowed := false, false, false
 	o := demo.Options{
-		Nodes: 3, Cap: 300, Window: time.Second, Jobs: 1200, Scenario: demo.SMS,
+		Nodes: 3, Cap: 120, Window: time.Second, Jobs: 480, Scenario: demo.SMS, // a rate that a race build keeps on a busy machine
 		Settings: []string{"limits.0.guard=60ms", "limits.0.lateness=50ms"}, // the embedded Redis is slow under the race detector
 	}
 	v, err := demo.Run(t.Context(), o, func(s demo.Snapshot) {
-		took = s.Elapsed
 		lanes = lanes || s.Lanes["bulk"] > 0
 		waited = waited || s.Waiting["sender"]+s.Waiting["recipient"] > 0
 		slowed = slowed || strings.Contains(s.Note, "the provider refused")
@@ -71,7 +70,7 @@ func TestAnAccountWithSeveralLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Jobs <= 1200 || v.Lost != 0 || v.BrokenWindows != 0 || !v.OK && !v.Unproven || len(v.Limits) != 2 {
+	if v.Jobs <= int64(o.Jobs) || v.Lost != 0 || v.BrokenWindows != 0 || !v.OK && !v.Unproven || len(v.Limits) != 2 {
 		t.Errorf("got %+v, want all jobs sent, and no window of any limit over", v)
 	}
 	if v.Refused == 0 || v.Sent != int(v.Jobs)+v.Refused || v.Repeated != 0 {
@@ -82,8 +81,8 @@ func TestAnAccountWithSeveralLimits(t *testing.T) {
 			t.Errorf("got %+v, want at most the cap, and some calls where the provider could judge", l)
 		}
 	}
-	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.P50S > took.Seconds()/20 { // a slow machine has all jobs wait longer
-		t.Errorf("got waits of urgent jobs of %+v in a run of %s, want that half of them take less than a twentieth of it", v.Urgent, took)
+	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.P50S > 0.5 {
+		t.Errorf("got waits of urgent jobs of %+v, want that half of them take less than half a second", v.Urgent)
 	}
 	if !lanes || !waited || !slowed {
 		t.Errorf("the view showed waiting lanes: %v, jobs that wait for a limit: %v, a provider that refuses: %v; want all", lanes, waited, slowed)
