@@ -118,9 +118,9 @@ func TestSlotsOfAReplyThatShowsAStepAreGivenBack(t *testing.T) {
 	r, given := returning(t, &epoch)
 	r.stepped = true
 	asked := []request{{Request: job(wholeQuota, "", 1), answer: &Answer{}}}
-	r.receive(0, asked, script.Reservation{
+	r.receive(0, asked, script.Ask{Want: 1, Costs: costsOf(asked)}, script.Reservation{
 		Settings: r.known, Schedule: clock.Schedule{Given: 1, Units: 1, Period: 1}, Choice: &script.Choice{Granted: []script.Grant{{At: 7}}},
-	}, 1, costsOf(asked), time.Now())
+	}, time.Now())
 	r.call(t.Context(), 0, nil)
 	if !asked[0].answer.Slot.IsZero() || len(*given) != 1 || (*given)[0] != 7 {
 		t.Errorf("got a slot %v, and %v given back, want none and the one at 7", asked[0].answer.Slot, *given)

@@ -257,7 +257,7 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 		r.abandon()
 	}
 	if a.Want > 0 {
-		r.receive(number, requests, reply, a.Want, a.Costs, answered)
+		r.receive(number, requests, a, reply, answered)
 		r.turnAway(requests, reply)
 		r.lost = 0
 	}

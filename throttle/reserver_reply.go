@@ -56,15 +56,15 @@ func (r *reserver) adapt(given int64) {
 	r.given = given
 }
 
-// receive maps reserved slots to this node's clock, for those of the requests, of these costs, that got one. So many units were
-// wanted. After a step of Redis's clock the slots mean nothing. A refusal says when this node is to ask again.
-func (r *reserver) receive(number int, asked []request, reply script.Reservation, wanted int64, costs []int64, now time.Time) {
+// receive maps the slots that a call reserved to this node's clock, for those of the requests that got one. After a
+// step of Redis's clock they mean nothing. A refusal says when this node is to ask again.
+func (r *reserver) receive(number int, asked []request, a script.Ask, reply script.Reservation, now time.Time) {
 	l := r.lane(number)
 	r.seq++
 	r.reservedAt, l.reservedAt, l.eager = now, now, false
-	given, units := reply.Grants(costs)
+	given, units := reply.Grants(a.Costs)
 	r.refuse(asked, reply, now)
-	l.less = units < wanted
+	l.less = units < a.Want
 	if len(asked) == mostJobs { // more were ready
 		l.less = l.less && 2*len(given) < len(asked)
 	}
