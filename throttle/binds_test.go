@@ -5,11 +5,11 @@ import (
 	"math"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/inquiry"
@@ -24,7 +24,7 @@ func TestALimitBindsUnderMoreJobsThanItAllows(t *testing.T) {
 		every       time.Duration // between jobs, at 100 a second
 		least, most float64
 	}{{20 * time.Millisecond, 0, 0.05}, {8 * time.Millisecond, 0.8, 1}, {2 * time.Millisecond, 0.8, 1}} {
-		synctest.Test(t, func(t *testing.T) {
+		bubbles.Test(t, func(t *testing.T) {
 			l, err := New(Options{Namespace: "ns", Name: "provider", Limit: limit.Spec{Terms: specOf(contract(100)).Terms, Scope: limit.ScopeNode}})
 			if err != nil {
 				t.Fatal(err)

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
@@ -69,7 +69,7 @@ func asked(t *testing.T, l *Limiter, jobs int) []Answer {
 // What a full bucket has no room for is refused at once, and not when a slot would
 // have come free.
 func TestAFullBucketTurnsAwayAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond))
 		settled(t, l)
 		before := time.Now()
@@ -101,7 +101,7 @@ func settled(t *testing.T, l *Limiter) {
 
 // Of those that come faster than the bucket leaks, it takes as many as leave it.
 func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond))
 		settled(t, l)
 		taken := 0
@@ -120,7 +120,7 @@ func TestARefusingBucketTakesItsWholeRate(t *testing.T) {
 // A limit that gives nothing because it is paused lets its callers wait: they
 // are not to be lost with that.
 func TestAPauseTurnsNobodyAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		m := newModel()
 		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, m.local("n", time.Millisecond))
 		settled(t, l)
@@ -183,7 +183,7 @@ func TestOnlyAFullBucketIsShortOfUnits(t *testing.T) {
 
 // A job that was let in and was late waits for another slot, whatever comes before it.
 func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		l := refusing(t, contract(300), limit.Bucket{Capacity: 6, WhenFull: limit.FullRefuse}, newModel().local("n", time.Millisecond))
 		settled(t, l)
 		var again sync.WaitGroup
@@ -232,7 +232,7 @@ func contractOf(units int64, window time.Duration) limit.Contract {
 // A reply that was lost comes again with the slots of the first try. Those who came
 // since are not turned away for it: the bucket may have room for them.
 func TestALostReplyRefusesNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		reserve, lose := newModel().local("n", time.Millisecond), atomic.Bool{}
 		l := refusing(t, contract(300), limit.Bucket{Capacity: 30, WhenFull: limit.FullRefuse}, func(ctx context.Context, a script.Ask) (script.Reservation, error) {
 			b, err := reserve(ctx, a)

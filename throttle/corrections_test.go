@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
@@ -27,7 +27,7 @@ func TestAJobAsksAtOnceForUnitsThatItDidNotUse(t *testing.T) {
 		{limit.GCRA, 2 * time.Second, 0},
 	} {
 		t.Run(row.algorithm, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubbles.Test(t, func(t *testing.T) {
 				c := contract(300)
 				c.MaxCost, c.Burst = 6, 1
 				if row.algorithm == limit.GCRA {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/local"
@@ -20,7 +20,7 @@ import (
 
 // A job takes as many slots as it counts units, and goes at the first of them.
 func TestAJobTakesAsManySlotsAsItCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		c := contract(1015)
 		c.MaxCost = 6 // (1015 − 5) in 1.01 s: one in 1 ms
 		l := begin(t, c, newModel().local("n", time.Millisecond))
@@ -66,7 +66,7 @@ func served(t *testing.T, l *Limiter, costs []int64) (slots []Slot) {
 // A job that counts more than any may is refused by its cost and the bound, and the others
 // are served.
 func TestAJobThatCountsTooMuchIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		c := contract(300)
 		c.MaxCost = 6
 		l := begin(t, c, newModel().local("n", time.Millisecond))
@@ -90,7 +90,7 @@ func TestAJobThatCountsTooMuchIsRefused(t *testing.T) {
 
 // A job that missed its slot asks again for as many units.
 func TestAgainAsksForTheJobsUnits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		c := contract(106)
 		c.MaxCost = 6
 		l := begin(t, c, newModel().local("n", time.Millisecond))

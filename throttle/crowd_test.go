@@ -8,11 +8,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/internal/containers"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/internal/script"
@@ -113,7 +113,7 @@ func limiterOn(t *testing.T, m *model, name string, c limit.Contract) *Limiter {
 // A node that has nothing to do, or waits for its turn, asks twice in four seconds
 // at most.
 func TestAnIdleNodeAsksSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		m, all := newModel(), newCrowd()
 		ctx, stop := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
@@ -171,7 +171,7 @@ func crowded(t *testing.T, nodes int, played time.Duration) (calls float64, all 
 
 // Many nodes share a rate in turn, and ask Redis no more often than they have to.
 func TestACrowdSharesInTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		if calls, _ := crowded(t, 200, 40*time.Second); calls > 150 {
 			t.Errorf("got %.0f calls of the script in a second, want at most 150", calls)
 		}
@@ -179,7 +179,7 @@ func TestACrowdSharesInTurn(t *testing.T) {
 	if testing.Short() {
 		return
 	}
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		if calls, _ := crowded(t, 1000, time.Minute); calls > 600 {
 			t.Errorf("got %.0f calls of the script in a second, want at most 600", calls)
 		}
@@ -211,14 +211,14 @@ func restarts(t *testing.T, c limit.Contract, lives []time.Duration) (used int, 
 
 // Nodes that come, queue and are killed don't starve the one that works.
 func TestKilledNodesDoNotStarveTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		used, played := restarts(t, contract(1), slices.Repeat([]time.Duration{600 * time.Millisecond}, 57))
 		t.Logf("1/s, another node started and killed each 0.6 s: %d slots used in %v", used, played)
 		if want := int(0.6 * played.Seconds()); used < want {
 			t.Errorf("got %d slots in %v, want at least %d", used, played, want)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		c := contractOf(5, time.Hour)
 		lives := slices.Repeat([]time.Duration{47 * time.Minute}, 8)
 		used, played := restarts(t, c, lives)

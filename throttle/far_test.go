@@ -3,8 +3,9 @@ package throttle
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"dispatcher/internal/bubbles"
 )
 
 // One node alone uses its limit, however far away Redis is, as long as the
@@ -12,7 +13,7 @@ import (
 func TestAFarRedisCostsNoRate(t *testing.T) {
 	for _, rtt := range []time.Duration{time.Millisecond, 15 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond} {
 		t.Run(fmt.Sprint(rtt), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubbles.Test(t, func(t *testing.T) {
 				c := contract(300)
 				c.Guard, c.Lateness = 100*time.Millisecond, 90*time.Millisecond
 				l := callerOf(begin(t, c, newModel().local("n", rtt)), 1000)
@@ -39,7 +40,7 @@ func TestAFarRedisCostsNoRate(t *testing.T) {
 // lateness, because its hosts stop, a node holds few, and still uses its limit.
 func TestAFleetThatStallsHoldsLess(t *testing.T) {
 	most := func(lateness time.Duration) (held int, share float64) {
-		synctest.Test(t, func(t *testing.T) {
+		bubbles.Test(t, func(t *testing.T) {
 			c := autoContract(time.Second).WithLateness(lateness)
 			l := callerOf(begin(t, c, newModel().local("n", time.Millisecond)), 1000)
 			slots := 0

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/internal/containers"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
@@ -363,7 +363,7 @@ func TestNoMoreCallsInFlightThanMayBeReal(t *testing.T) {
 // A node has no more slots out and calls open than max_in_flight, and asks again when one is
 // over.
 func TestASlotIsInFlightUntilItsCallIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		c := contract(1000)
 		c.MaxInFlight = 2
 		l, err := New(Options{Namespace: "ns", Name: "provider", Node: "n", Limit: limit.Spec{Terms: limit.Terms{Contract: c}, Scope: limit.ScopeNode}})
@@ -407,7 +407,7 @@ func TestASlotIsInFlightUntilItsCallIsOver(t *testing.T) {
 
 // A slot whose caller has gone is free again.
 func TestASlotWhoseCallerHasGoneIsFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		var granted atomic.Int64
 		got := int64(0)
 		ask := newModel().local("n", 2*time.Millisecond)

@@ -5,12 +5,12 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/internal/binding"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/inquiry"
@@ -418,7 +418,7 @@ func TestABucketThatRefusesHasOneQueue(t *testing.T) {
 // Jobs of two lanes that ask again wait until their lanes may ask, also where one is owed a unit.
 func TestJobsThatAskAgainDoNotSpin(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		spec := specOf(contract(300))
 		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Limit: spec, MinShares: []float64{0, 0.5}})
 		if err != nil {

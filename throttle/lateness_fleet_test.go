@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/lateness"
@@ -54,7 +54,7 @@ func TestNeverOverWhileTheLatenessChanges(t *testing.T) {
 // Nodes that are stopped now and then find out by themselves, and the lateness
 // that one of them chooses is in force on all.
 func TestStoppedNodesChooseALateness(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		m := newModel()
 		fleet := &lateFleet{model: m, counts: map[int64]lateness.Counts{}}
 		var all []*Limiter
@@ -141,7 +141,7 @@ func TestAFleetFarFromRedisWorksWithALongerLateness(t *testing.T) {
 		"one node alone":   {few, []time.Duration{time.Millisecond, far}, 3 * time.Millisecond, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			bubbles.Test(t, func(t *testing.T) {
 				fleet := &lateFleet{model: newModel(), counts: map[int64]lateness.Counts{}}
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()

@@ -8,12 +8,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
@@ -128,7 +128,7 @@ func shown(t *testing.T, l *Limiter) float64 {
 // While Redis is away the node goes on at the pace of its lease, says so, stops
 // when the lease ends, and takes what Redis gives when it is back.
 func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		a := &away{}
 		l, stop := a.limiter(t)
 		if got := len(used(t, l, 10*time.Second)); got < 2500 {
@@ -171,7 +171,7 @@ func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 
 // A cut of the limit ends the slots that are out, and not those that the lease gives later.
 func TestALeaseWorksAfterACut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		a := &away{}
 		l, _ := a.limiter(t)
 		_ = used(t, l, 5*time.Second)

@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
@@ -69,7 +70,7 @@ func beginBy(t *testing.T, algorithm string, c limit.Contract, reserve reserveFu
 // While callers wait, slots come at the spacing of the contract, each at its
 // own time, and Redis is asked about once a block.
 func TestSlotsComeAtTheirSpacing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		reserve := newModel().local("n", time.Millisecond)
 		l := begin(t, contract(300), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
@@ -105,7 +106,7 @@ func TestSlotsComeAtTheirSpacing(t *testing.T) {
 
 // A caller that leaves before its turn leaves the next one nothing to wait for.
 func TestATurnThatIsLeftHoldsUpNobody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		l := begin(t, contract(1), newModel().local("n", time.Millisecond))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("the node drains")
@@ -125,7 +126,7 @@ func TestATurnThatIsLeftHoldsUpNobody(t *testing.T) {
 // Who asks again is in the next reservation, ahead of the others, also where nobody else
 // asks.
 func TestAgainComesFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
 		alone, err := l.Again(t.Context(), Request{Cost: 1})
@@ -154,7 +155,7 @@ func TestAgainComesFirst(t *testing.T) {
 
 // While the limit is paused nobody gets a turn: no connection is opened for a job.
 func TestAPauseGivesNoTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		m := newModel()
 		l := begin(t, contract(300), m.local("n", time.Millisecond))
 		time.Sleep(2 * time.Second)
@@ -181,7 +182,7 @@ func TestWhoAsksAgainIsLetGoWhenNothingIsGranted(t *testing.T) {
 		},
 		"Redis is away": func(_ *model, away *atomic.Bool) { away.Store(true) },
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubbles.Test(t, func(t *testing.T) {
 			m, away := newModel(), atomic.Bool{}
 			reserve := m.local("n", time.Millisecond)
 			l := begin(t, contractOf(1, 10*time.Second), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
@@ -269,7 +270,7 @@ func TestANoteOfAPauseNamesItsEnd(t *testing.T) {
 
 // Each job has an answer in its place, and slots rise.
 func TestEachJobIsAnsweredInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		l := begin(t, contract(10), newModel().local("n", time.Millisecond))
 		time.Sleep(2 * time.Second) // past the start
 		const jobs = 20
@@ -298,7 +299,7 @@ func TestEachJobIsAnsweredInOrder(t *testing.T) {
 
 // A reply that is lost costs no slot: the next call asks under the same number.
 func TestLostReplyIsAskedForAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		m := newModel()
 		reserve, lose := m.local("n", time.Millisecond), 0
 		var mu sync.Mutex
@@ -331,7 +332,7 @@ func TestLostReplyIsAskedForAgain(t *testing.T) {
 
 // Away is waited out, and readiness says so meanwhile.
 func TestRedisAwayIsWaitedOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		var back atomic.Bool
 		reserve := newModel().local("n", time.Millisecond)
 		l := begin(t, contract(10), func(ctx context.Context, a script.Ask) (script.Reservation, error) {
@@ -362,7 +363,7 @@ func TestRedisAwayIsWaitedOut(t *testing.T) {
 // A Redis whose replies take longer than the lateness still serves, once one
 // reading was tight; before that the limiter says why it stands still.
 func TestSlowRedis(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		var rtt atomic.Int64
 		rtt.Store(int64(50 * time.Millisecond))
 		m := newModel()
@@ -392,7 +393,7 @@ func TestSlowRedis(t *testing.T) {
 // The node remembers the settings, and brings them back to a Redis that lost
 // them.
 func TestLostSettingsComeBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		m := newModel()
 		l := begin(t, contract(300), m.local("n", time.Millisecond))
 		time.Sleep(time.Second)
@@ -437,7 +438,7 @@ func TestWhatRedisHoldsIsInForce(t *testing.T) {
 // The monotonic clock of a suspended host stands still. A slot that was asked for
 // before is not used afterwards, though it looks fresh.
 func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
 		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300))})
 		if err != nil {
@@ -474,7 +475,7 @@ func TestSlotsAreGivenUpAtACut(t *testing.T) {
 		"pause": func(s *limit.Settings) { s.Paused = true },
 		"cut":   func(s *limit.Settings) { s.Cap = 10 },
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		bubbles.Test(t, func(t *testing.T) {
 			m := newModel()
 			l := begin(t, contract(300), m.local("n", time.Millisecond))
 			time.Sleep(2 * time.Second) // past the start

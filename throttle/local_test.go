@@ -3,11 +3,11 @@ package throttle
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/throttle/internal/clock"
 	"dispatcher/throttle/internal/local"
 	"dispatcher/throttle/internal/script"
@@ -27,7 +27,7 @@ func alone(t *testing.T, c limit.Contract, warmUp time.Duration) *Limiter {
 
 // A node that keeps the limit for itself keeps its exact pace, without a Redis.
 func TestScopeNodeKeepsItsPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		c := contract(300)
 		l := alone(t, c, 0)
 		at := spans(used(t, l, 21*time.Second), 10*time.Second)[1]
@@ -55,7 +55,7 @@ func spans(at []time.Time, span time.Duration) (counts []int) {
 // The rate rises while the limit warms up, from a third of it to the whole, and
 // does so again after it was idle for as long.
 func TestWarmUpRises(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		const warmUp = 30 * time.Second
 		c := contract(300)
 		l := alone(t, c, warmUp)

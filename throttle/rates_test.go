@@ -6,9 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"dispatcher/internal/bubbles"
 	"dispatcher/internal/containers"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/control"
@@ -32,7 +32,7 @@ func drain(ctx context.Context, l *Limiter, jobs int, used func(time.Time)) {
 // At 6 a minute, twenty nodes each get their turn, and don't poll Redis for it;
 // still a change acts at once.
 func TestALowRateIsSharedInTurnAndReactsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		const nodes, played = 20, time.Hour
 		c := contract(6)
 		c.Window = time.Minute
@@ -178,7 +178,7 @@ func raise(t *testing.T, addr string, limit int64) (at time.Time, nodes int, too
 // Nodes whose callers take all that can be reserved ahead ask for blocks, and not
 // for each unit that becomes free.
 func TestAFullTimelineIsAskedForBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubbles.Test(t, func(t *testing.T) {
 		const rate, nodes, played = 5_000, 4, 2 * time.Second
 		m := newModel()
 		var calls, taken atomic.Int64

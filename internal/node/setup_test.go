@@ -30,7 +30,7 @@ func TestANodeLogsWhatItsSetupLacks(t *testing.T) {
 		}
 		return cmd == "INFO"
 	})
-	cfg, err := configs.Load(configs.Source{Set: []string{"kafka.brokers=" + kafka.ListenAddrs()[0], "redis.addrs=" + mini.Addr(), "admin.listen=", "limits.0.cap=1000"}})
+	cfg, err := configs.Load(configs.Source{Set: []string{"kafka.brokers=" + kafka.ListenAddrs()[0], "redis.addrs=" + mini.Addr(), "admin.listen=", "limits.0.cap=1000", "limits.0.lateness=90ms"}})
 	if err != nil {
 		t.Fatal(err)
 	}
