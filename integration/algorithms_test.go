@@ -3,6 +3,7 @@ package integration
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -121,15 +122,31 @@ func (w *servers) saturateOnce(t *testing.T, a limit.Algorithm) (row, provider.R
 	return got, r
 }
 
-// shareOf is the part of the cap of a second, in units, that was used from the first of these calls to
-// the last.
+// shareOf is how full the windows of a second are on average, in units, as a part of the cap: all windows between the first
+// of these calls and the last. So it matters little where in a burst they begin and end.
 func shareOf(calls []provider.Arrival, most int) float64 {
-	units := 0
-	for _, call := range calls[1:] {
-		units += call.Units()
+	begin, end := calls[0].At, calls[len(calls)-1].At-time.Second // of the windows' beginnings
+	var units float64
+	for _, call := range calls {
+		in := min(call.At, end) - max(call.At-time.Second, begin) // the windows that hold it
+		units += float64(call.Units()) * max(0, in.Seconds())
 	}
-	took := calls[len(calls)-1].At - calls[0].At
-	return float64(units) / took.Seconds() / float64(most)
+	return units / (end - begin).Seconds() / float64(most)
+}
+
+// Bursts of 300 calls 1.02 seconds apart use 1/1.02 of 300 a second, and evenly spaced calls what they use.
+func TestShareOfBursts(t *testing.T) {
+	t.Parallel()
+	var bursts, even []provider.Arrival
+	for i := range 30 * 300 {
+		bursts = append(bursts, provider.Arrival{At: time.Duration(i/300)*1020*time.Millisecond + time.Duration(i%300)*500*time.Microsecond})
+		even = append(even, provider.Arrival{At: time.Duration(i) * 3400 * time.Microsecond})
+	}
+	for _, calls := range [][]provider.Arrival{bursts, bursts[1:], bursts[450 : len(bursts)-150], bursts[599 : len(bursts)-299], even} {
+		if got := shareOf(calls, 300); math.Abs(got-1/1.02) > 0.001 {
+			t.Errorf("got %.4f for calls from %v to %v, want %.4f", got, calls[0].At, calls[len(calls)-1].At, 1/1.02)
+		}
+	}
 }
 
 // warmJobs are two caps: as many connections are opened for them as a burst needs.
