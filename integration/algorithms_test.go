@@ -123,7 +123,7 @@ func (w *servers) saturateOnce(t *testing.T, a limit.Algorithm) (row, provider.R
 }
 
 // shareOf is how full the windows of a second are on average, in units, as a part of the cap: all windows between the first
-// of these calls and the last. So it matters little where in a burst they begin and end.
+// of these calls and the last, which is more than a second later. So it matters little where in a burst they begin and end.
 func shareOf(calls []provider.Arrival, most int) float64 {
 	begin, end := calls[0].At, calls[len(calls)-1].At-time.Second // of the windows' beginnings
 	var units float64
