@@ -469,11 +469,18 @@ func TestASlotIsNotUsedAfterASuspension(t *testing.T) {
 }
 
 // What a node holds was reserved under the terms before. After a cut or a pause it
-// is not used.
+// is not used. A longer guard is neither: without those slots all calls would stop for as long as the slots reach ahead.
 func TestSlotsAreGivenUpAtACut(t *testing.T) {
-	for name, change := range map[string]func(*limit.Settings){
-		"pause": func(s *limit.Settings) { s.Paused = true },
-		"cut":   func(s *limit.Settings) { s.Cap = 10 },
+	for name, row := range map[string]struct {
+		change func(*limit.Settings)
+		want   error
+	}{
+		"pause": {func(s *limit.Settings) { s.Paused = true }, ErrGivenUp},
+		"cut":   {func(s *limit.Settings) { s.Cap = 10 }, ErrGivenUp},
+		"a longer guard": {func(s *limit.Settings) {
+			s.Guard, s.Lateness = s.Guard+20*time.Millisecond, s.Lateness+20*time.Millisecond
+		}, nil},
+		"a raise": {func(s *limit.Settings) { s.Cap *= 2 }, nil},
 	} {
 		bubbles.Test(t, func(t *testing.T) {
 			m := newModel()
@@ -482,7 +489,7 @@ func TestSlotsAreGivenUpAtACut(t *testing.T) {
 			held := asked(t, l, 6)      // a block
 			s := m.settings()
 			s.Changed, s.Revision = time.Now(), s.Revision+1
-			change(&s)
+			row.change(&s)
 			for _, a := range held {
 				if a.Slot.OverAt(time.Now()) {
 					t.Fatalf("%s: a slot is over before the change", name)
@@ -492,9 +499,12 @@ func TestSlotsAreGivenUpAtACut(t *testing.T) {
 			l.changed <- struct{}{}
 			time.Sleep(2 * time.Millisecond) // the way to Redis and back
 			for _, a := range held {
-				if err := a.Slot.Wait(t.Context()); !errors.Is(err, ErrGivenUp) {
-					t.Errorf("%s: got %v for a slot of before, want %v", name, err, ErrGivenUp)
+				if err := a.Slot.Wait(t.Context()); !errors.Is(err, row.want) {
+					t.Errorf("%s: got %v for a slot of before, want %v", name, err, row.want)
 				}
+			}
+			if got := l.State().Settings; got.Revision != s.Revision {
+				t.Errorf("%s: got revision %d in force, want %d", name, got.Revision, s.Revision)
 			}
 		})
 	}

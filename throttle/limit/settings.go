@@ -112,7 +112,8 @@ func (s Settings) Same(other Settings) bool {
 // count: a Redis that lost its data and was seeded again counts from 1 again.
 func (s Settings) Newer(other Settings) bool { return s.Changed.After(other.Changed) }
 
-// Stricter reports whether slots that were reserved under old may be too many for s.
+// Stricter reports whether slots that were reserved under old may be too many for s. A longer guard alone makes none too many:
+// it is for calls that are later, and the calls of those slots are not.
 func (s Settings) Stricter(old Settings) bool {
 	if s.Algorithm != old.Algorithm || s.cutsOneValue(old.Terms) {
 		return true
@@ -120,7 +121,9 @@ func (s Settings) Stricter(old Settings) bool {
 	if s.Paused || old.Contract == s.Contract {
 		return s.Paused && !old.Paused
 	}
-	units, period := s.Pace()
+	now := s.Contract
+	now.Guard = old.Guard
+	units, period := now.Pace()
 	unitsOld, periodOld := old.Pace()
 	return float64(units)*float64(periodOld) < float64(unitsOld)*float64(period) || s.Window > old.Window
 }
