@@ -218,7 +218,7 @@ func (c *Consumer) group(src *schedule.Source, refuse func(error)) *group.Group 
 	return group.New(group.Options{
 		ID: o.Group + "." + src.Topic, Source: src, Connection: &o.Connection, Client: c.client,
 		Scheduler: c.scheduler, Settler: c.settler, Health: &c.health, Metrics: c.metrics, Log: o.Logger,
-		Heartbeat: o.Heartbeat, Session: o.Session, Drain: o.Drain, JoinBackoff: o.JoinBackoff, CommitInterval: o.CommitInterval,
+		Heartbeat: o.Heartbeat, Session: o.Session, Drain: o.Drain, SlotTime: o.SlotTime, JoinBackoff: o.JoinBackoff, CommitInterval: o.CommitInterval,
 		StartLast: o.StartAt == StartLast, OutOfRange: o.OutOfRange, Refuse: refuse,
 		Limits: job.Limits{MaxBytes: o.MaxJobBytes, IgnoreCost: o.IgnoreCost},
 	})

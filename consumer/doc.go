@@ -58,6 +58,7 @@
 //  1. The deliveries' context ends with its cause, and fetching stops. All jobs that were
 //     not handed out are dropped: ready and sleeping ones, and those to be dead-lettered of
 //     which no record is being written.
+//     [Options.SlotTime] later the context for calls ends: until then jobs that have a slot are called.
 //  2. Calls in flight and records being written are awaited for [Options.Drain] at most,
 //     records longer while no broker answers, and commits go on.
 //  3. The assignment is closed. A job that is settled later has no effect: its offset may

@@ -30,12 +30,18 @@ func TestARefusedCommitJoinsAgain(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *fleet) {
 				w.produce("jobs", numbered(0, 10)...)
-				n := w.start(w.options(), nil)
+				o := w.options()
+				o.SlotTime = time.Minute
+				n := w.start(o, nil)
 				held := n.holding(10)
 				fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: e})
 				held[0].Done(consumer.Outcome{})
 				w.until("the commit is refused", func() bool { return fault.Hits() == 1 })
 				<-held[1].Context().Done()
+				synctest.Wait()
+				if held[1].Calls().Err() == nil {
+					t.Error("jobs that another member may call go on to be called")
+				}
 				for _, d := range held[1:] {
 					d.Done(consumer.Outcome{}) // too late
 				}

@@ -63,6 +63,9 @@ type Options struct {
 
 	Node        string        `yaml:"-"` // this node's name in dead letters; default the client id
 	JoinBackoff time.Duration `yaml:"-"` // after a join that failed; default 500 ms
+	// SlotTime is for how long after the end of an assignment a job that has a slot is still called; 0: not at all. It must not be
+	// longer than Drain less the longest call.
+	SlotTime time.Duration `yaml:"-"`
 	// BufferBytes is about how many bytes of memory the fetched jobs that no worker has and
 	// that do not sleep may hold, over all partitions of the node. When they are used up, a partition is
 	// fetched only while it holds less than an equal share. Default 64 MiB.

@@ -137,6 +137,37 @@ func TestRevokeReachesWaiters(t *testing.T) {
 	})
 }
 
+// Behind the end of an assignment there is a time for jobs that have a slot. It is over when no job is in flight any more.
+func TestRevokeLeavesJobsTheTimeOfTheirSlots(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs", numbered(0, 2)...)
+		o := w.options()
+		o.SlotTime = 200 * time.Millisecond
+		n := w.start(o, nil)
+		held := n.holding(2)
+		var begun, after time.Time
+		stopped := make(chan error)
+		go func() { stopped <- n.end() }()
+		<-held[0].Context().Done()
+		begun = time.Now()
+		held[0].Done(consumer.Outcome{})
+		<-held[1].Calls().Done()
+		after = time.Now()
+		if got := after.Sub(begun); got != o.SlotTime {
+			t.Errorf("got calls that end after %v, want %v", got, o.SlotTime)
+		}
+		if err := context.Cause(held[1].Calls()); !errors.Is(err, consumer.ErrStopped) {
+			t.Errorf("got cause %v, want ErrStopped", err)
+		}
+		held[1].Done(consumer.Outcome{})
+		w.ok(<-stopped)
+		if offset, _ := w.committed("jobs", 0); offset != 2 {
+			t.Errorf("got offset %d committed, want 2", offset)
+		}
+	})
+}
+
 // A call that outlasts the drain belongs to an assignment that is over. It must not complete
 // the offset in the next one's tracker: the job is handed out again.
 func TestNoOffsetIsCompletedAfterARevoke(t *testing.T) {

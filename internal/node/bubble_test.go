@@ -80,6 +80,7 @@ type setup struct {
 	trip                time.Duration // to Redis and back; default 1 ms
 	claims              bool          // of the dedup store
 	jobTimeout          time.Duration // default none
+	slotTime            time.Duration // default none
 
 	// answer is the result of a job's nth call, from 1. It is called one at a time.
 	// nil: the test makes the calls.
@@ -126,7 +127,7 @@ func (b *bubble) restart() {
 func (b *bubble) start() {
 	var err error
 	b.consumer, err = consumer.New(consumer.Options{
-		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Workers: b.workers, Order: b.order, RetryTopics: b.retryTopics, JobTimeout: b.jobTimeout,
+		Connection: b.connection(), Group: "g", Topics: []string{"jobs"}, CreateTopics: true, Workers: b.workers, Order: b.order, RetryTopics: b.retryTopics, JobTimeout: b.jobTimeout, SlotTime: b.slotTime,
 	})
 	b.must(err)
 	b.makeLimiter()
@@ -211,7 +212,7 @@ func (b *bubble) dispatch(c worker.Caller, conns pacer.Connections, workers int)
 	b.caller.Caller = c
 	p := pacer.New(pacer.Options{
 		Jobs: b.jobs(), Places: b.places, Connections: conns, Limiter: b.limiter, Breaker: b.breaker, Gates: b.gates,
-		Workers: workers, IdleTimeout: time.Minute,
+		Workers: workers, IdleTimeout: time.Minute, SlotTime: b.slotTime,
 	})
 	b.work.Go(func() { p.Run(ctx) })
 	for range workers {

@@ -302,7 +302,7 @@ func (n *Node) breaker() *breaker.Breaker {
 func (n *Node) pacer(b *breaker.Breaker, places pacer.Places, workers int) *pacer.Pacer {
 	return pacer.New(pacer.Options{
 		Jobs: n.consumer, Places: places, Connections: n.sender, Limiter: n.limiter, Breaker: b, Gates: n.gates, Rules: n.rules,
-		Workers: workers, IdleTimeout: n.cfg.Sender.HTTP.IdleTimeout, Lanes: len(n.cfg.Kafka.Lanes), Claims: n.dedup != nil,
+		Workers: workers, IdleTimeout: n.cfg.Sender.HTTP.IdleTimeout, SlotTime: slotTime(n.cfg), Lanes: len(n.cfg.Kafka.Lanes), Claims: n.dedup != nil,
 	})
 }
 

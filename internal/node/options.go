@@ -11,6 +11,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/consumer"
 	"dispatcher/internal/redisclient"
+	"dispatcher/throttle/limit"
 )
 
 // This file maps the configuration to the packages' own options.
@@ -66,6 +67,12 @@ func minShares(cfg configs.Config) (shares []float64) {
 	return shares
 }
 
+// slotTime is for how long a node that gives partitions up still calls jobs that have slots: all slots that are out are over by
+// then, and a call that begins in it ends within the drain.
+func slotTime(cfg configs.Config) time.Duration {
+	return max(0, min(limit.MaxHorizon, cfg.Kafka.Drain-cfg.Sender.HTTP.Timeout))
+}
+
 func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (consumer.Options, error) {
 	conn, err := KafkaConnection(cfg, log)
 	if err != nil {
@@ -74,6 +81,7 @@ func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Regist
 	o := cfg.Kafka.Options
 	o.Connection, o.Node, o.ParkUnknown = conn, Name(cfg), cfg.Sender.OnUnknown == configs.UnknownPark
 	o.IgnoreCost = cfg.Cost != ""
+	o.SlotTime = slotTime(cfg)
 	o.Logger, o.Registerer = log, reg
 	return o, nil
 }

@@ -53,6 +53,23 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 	}
 }
 
+// Slots are used in a drain as long as their calls end within it.
+func TestTheTimeForSlotsLeavesTheDrainTheLongestCall(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ drain, timeout, want time.Duration }{
+		{7 * time.Second, 5 * time.Second, 300 * time.Millisecond},
+		{5100 * time.Millisecond, 5 * time.Second, 100 * time.Millisecond},
+		{5 * time.Second, 5 * time.Second, 0},
+		{time.Second, 5 * time.Second, 0},
+	} {
+		var cfg configs.Config
+		cfg.Kafka.Drain, cfg.Sender.HTTP.Timeout = row.drain, row.timeout
+		if got := slotTime(cfg); got != row.want {
+			t.Errorf("a drain of %v, calls of %v: got %v, want %v", row.drain, row.timeout, got, row.want)
+		}
+	}
+}
+
 // A check reads the files of the admin server, although it opens no port.
 func TestACheckReadsTheAdminsFiles(t *testing.T) {
 	t.Parallel()

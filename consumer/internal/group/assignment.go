@@ -93,7 +93,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (rejoin bool) {
 }
 
 // watch ends the deliveries' context with its cause, and begins the drain. It does not wait
-// for a commit that may be under way.
+// for a commit that may be under way. Jobs that have a slot are called until that is near its end.
 func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	select {
 	case <-stopped:
@@ -103,6 +103,8 @@ func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	case <-a.Context().Done():
 	}
 	a.Drain()
+	a.awaitSlots()
+	a.EndCalls()
 }
 
 // begin asks where each partition starts, and starts it as soon as that is known: one

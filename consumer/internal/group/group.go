@@ -33,7 +33,8 @@ type Options struct {
 
 	Heartbeat, Session, Drain   time.Duration
 	JoinBackoff, CommitInterval time.Duration
-	StartLast                   bool // a new group begins with jobs that come from now on
+	SlotTime                    time.Duration // after the end of an assignment, in which a job that has a slot is called
+	StartLast                   bool          // a new group begins with jobs that come from now on
 	OutOfRange                  offsets.OutOfRange
 	Limits                      job.Limits // of its jobs
 

@@ -1,6 +1,7 @@
 // Package lifetime has the contexts that end with an assignment, in the order in which they end:
 //
 //	[Lifetime.Context]  when the assignment ends, with a cause: no more job is handed out, and the drain begins
+//	[Lifetime.Calls]    soon after, with the same cause: until then jobs that have a slot are called
 //	[Lifetime.Writes]   at half of the drain: a record is given up unless it may have been written
 //	[Lifetime.Over]     when the drain has ended: no outcome of a record counts any more
 //

@@ -22,6 +22,9 @@ type Lifetime struct {
 	cancel context.CancelCauseFunc
 	ended  atomic.Pointer[time.Time] // when ctx did
 
+	calls    context.Context //nolint:containedctx // of jobs that have a slot
+	endCalls context.CancelCauseFunc
+
 	writes    context.Context //nolint:containedctx // of writes, not of a call
 	endWrites context.CancelFunc
 	over      context.Context //nolint:containedctx // ends when no outcome counts any more
@@ -35,6 +38,7 @@ func New() *Lifetime {
 	l := new(Lifetime)
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	l.over, l.endOver = context.WithCancel(context.Background())
+	l.calls, l.endCalls = context.WithCancelCause(l.over)
 	l.writes, l.endWrites = context.WithCancel(l.over)
 	return l
 }
@@ -61,8 +65,15 @@ func (l *Lifetime) Ended() time.Time {
 // Over ends when the outcome of no record counts any more; EndOver ends it.
 func (l *Lifetime) Over() context.Context { return l.over }
 
-// EndOver ends Over, and Writes with it.
+// EndOver ends Over, and Calls and Writes with it.
 func (l *Lifetime) EndOver() { l.endOver() }
+
+// Calls is the context for the call of a job that has a slot: it ends a little later than Context. The slot counts on the limit
+// whether it is used or not, and the drain awaits calls in any case.
+func (l *Lifetime) Calls() context.Context { return l.calls }
+
+// EndCalls ends Calls, after Context.
+func (l *Lifetime) EndCalls() { l.endCalls(context.Cause(l.ctx)) }
 
 // Writes is the context for a record of a job that was called. When it ends, the record is
 // given up unless it may have been written. It ends later than Context: otherwise the job would

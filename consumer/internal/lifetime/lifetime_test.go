@@ -28,13 +28,21 @@ func TestALifetimeEndsOnce(t *testing.T) {
 	}
 }
 
-// A record may be written longer than a job may wait, and its outcome counts longer still.
+// A job that has a slot may be called longer than others may wait, a record may be written longer, and its outcome counts longer
+// still.
 func TestTheContextsEndInTheirOrder(t *testing.T) {
 	t.Parallel()
 	l := lifetime.New()
 	l.End(lifetime.ErrStopped)
-	if l.Writes().Err() != nil || l.Over().Err() != nil {
-		t.Error("got writes that end with the jobs, want them to go on")
+	if l.Calls().Err() != nil || l.Writes().Err() != nil || l.Over().Err() != nil {
+		t.Error("got calls or writes that end with the jobs, want them to go on")
+	}
+	l.EndCalls()
+	if got := context.Cause(l.Calls()); !errors.Is(got, lifetime.ErrStopped) {
+		t.Errorf("got calls that end with %v, want %v", got, lifetime.ErrStopped)
+	}
+	if l.Writes().Err() != nil {
+		t.Error("got writes that end with the calls, want them to go on")
 	}
 	l.EndWrites()
 	if l.Writes().Err() == nil || l.Over().Err() != nil {
@@ -42,7 +50,7 @@ func TestTheContextsEndInTheirOrder(t *testing.T) {
 	}
 	other := lifetime.New()
 	other.EndOver()
-	if other.Writes().Err() == nil || other.Over().Err() == nil {
-		t.Error("got writes that go on although no outcome counts any more")
+	if other.Calls().Err() == nil || other.Writes().Err() == nil || other.Over().Err() == nil {
+		t.Error("got calls or writes that go on although no outcome counts any more")
 	}
 }

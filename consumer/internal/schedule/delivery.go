@@ -133,6 +133,10 @@ func (d *Delivery) Slot() time.Time {
 // is in flight goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.Context() }
 
+// Calls ends a little later than [Delivery.Context], with the same cause: see [lifetime.Lifetime.Calls]. Until then a worker
+// calls a job that has a slot.
+func (d *Delivery) Calls() context.Context { return d.part.asg.Calls() }
+
 // TimedOut tells whether the job was taken too long ago, so that it went to a retry topic or to the dead
 // letters, while the worker still has it. The worker must not call it any more, and releases it.
 func (d *Delivery) TimedOut() bool {

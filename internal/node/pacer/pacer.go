@@ -12,6 +12,7 @@ import (
 	"dispatcher/internal/node/breaker"
 	"dispatcher/internal/node/gates"
 	"dispatcher/internal/rules"
+	"dispatcher/internal/wait"
 	"dispatcher/sender"
 	"dispatcher/throttle"
 )
@@ -28,6 +29,7 @@ type Options struct {
 
 	Workers     int           // as many connections are dialled ahead
 	IdleTimeout time.Duration // of a connection; 0: none
+	SlotTime    time.Duration // after the end of Run's context, in which a job that has a slot is handed out
 	Lanes       int           // of jobs
 	Claims      bool          // workers claim each job in a dedup store
 }
@@ -72,13 +74,15 @@ func New(o Options) *Pacer {
 // Items are those for the workers. The pacer closes the channel when it ends.
 func (p *Pacer) Items() <-chan Item { return p.items }
 
-// Run admits jobs until the consumer has ended. After the end of ctx it hands no job out whose slot is still to come.
-// It starts one goroutine, which hands the jobs out: so a Redis that is slow holds up no job that has a slot.
+// Run admits jobs until the consumer has ended. After the end of ctx it reserves no slots, and soon hands no job out whose slot is
+// still to come. It starts one goroutine, which hands the jobs out: so a Redis that is slow holds up no job that has a slot.
 func (p *Pacer) Run(ctx context.Context) {
 	handed := make(chan struct{})
+	slots, end := wait.Longer(ctx, p.o.SlotTime)
+	defer end()
 	go func() {
 		defer close(handed)
-		p.giveToWorkers(ctx)
+		p.giveToWorkers(slots)
 		close(p.items)
 	}()
 	p.o.Rules.Await(ctx) // a job that is cancelled must not be called because its node has just started

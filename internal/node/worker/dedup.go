@@ -103,7 +103,7 @@ func (v *visit) endClaim(d decision, then func()) {
 		v.entry.Unknown()
 	case d.claim == claimRecorded:
 		v.Delivery.Answered()
-		ctx, end := v.withGrace()
+		ctx, end := wait.Longer(v.Delivery.Context(), v.o.Grace) // a record of what was sent is worth the wait
 		v.entry.Done(ctx, outcomeOf(d.class, d.last.Status), func(error) {
 			end()
 			then()
@@ -111,17 +111,6 @@ func (v *visit) endClaim(d decision, then func()) {
 		return
 	}
 	then()
-}
-
-// withGrace is a context that ends some time after the job's own: a record of what was
-// sent is worth the wait.
-func (v *visit) withGrace() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.Background())
-	stop := context.AfterFunc(v.Delivery.Context(), func() { time.AfterFunc(v.o.Grace, cancel) })
-	return ctx, func() {
-		stop()
-		cancel()
-	}
 }
 
 // The outcomes in the dedup store: 0 for a job that was accepted; else the class of

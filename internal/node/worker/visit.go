@@ -128,7 +128,7 @@ func (v *visit) call() event {
 // send hands the job to the sender. Without tracing nothing is done beside.
 func (v *visit) send() sender.Result {
 	if v.o.Tracer == nil {
-		return v.o.Sender.SendOn(v.Delivery.Context(), &v.Conn, v.Delivery.Job, v.permit)
+		return v.o.Sender.SendOn(v.Delivery.Calls(), &v.Conn, v.Delivery.Job, v.permit)
 	}
 	return v.sendTraced()
 }
@@ -160,7 +160,7 @@ func (v *visit) permit(ctx context.Context) (useBy boottime.Deadline, err error)
 	for {
 		if v.Slot.IsZero() {
 			v.freePlace() // to wait for a slot takes no place: those behind would hold theirs for nothing
-			if v.Slot, err = v.o.Limiter.Again(ctx, v.Wants); err != nil {
+			if v.Slot, err = v.o.Limiter.Again(v.Delivery.Context(), v.Wants); err != nil {
 				return useBy, err
 			}
 			v.Delivery.SetSlot(v.Slot.NotBefore)
