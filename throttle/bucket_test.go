@@ -181,6 +181,23 @@ func TestOnlyAFullBucketIsShortOfUnits(t *testing.T) {
 	}
 }
 
+// A reservation whose reply was lost comes again with its slots. Units are not short for the others that want some meanwhile: nobody
+// has looked.
+func TestARepeatedReservationIsNotShortOfUnits(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.LeakyBucket), contract(300), 2)
+	tr.pass(second.Microseconds())
+	tr.reserve(0, 3)
+	for tr.reserve(1, 100).Schedule.Given > 0 {
+	}
+	if b := tr.ask(0, 10); b.Schedule.Given != 3 || b.Short != script.ShortOfNothing {
+		t.Errorf("got %d units again and shortage %d, want 3 and none", b.Schedule.Given, b.Short)
+	}
+	if b := tr.reserve(0, 10); b.Schedule.Given != 0 || b.Short != script.ShortOfUnits {
+		t.Errorf("got %d units and shortage %d by the next reservation, want none and %d", b.Schedule.Given, b.Short, script.ShortOfUnits)
+	}
+}
+
 // A job that was let in and was late waits for another slot, whatever comes before it.
 func TestAFullBucketDoesNotTurnAwayWhoWasLetIn(t *testing.T) {
 	bubbles.Test(t, func(t *testing.T) {

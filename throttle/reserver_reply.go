@@ -96,7 +96,7 @@ func (r *reserver) receive(number int, asked []request, a script.Ask, reply scri
 // turnAway refuses the jobs for which a full bucket had no room. A limit that gives
 // nothing for another reason lets them wait.
 func (r *reserver) turnAway(asked []request, reply script.Reservation) {
-	full := !r.stepped && r.lost == 0 && reply.Short == script.ShortOfUnits
+	full := !r.stepped && reply.Short == script.ShortOfUnits
 	if !r.refuses() || !full {
 		return
 	}
