@@ -34,17 +34,14 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	}
 }
 
-// awaitSlots waits for as long as jobs that have a slot may be called. Where the group has moved on, their calls could not be
-// committed: another member calls these jobs.
+// awaitSlots waits for as long as jobs that have a slot may be called.
 func (a *assignment) awaitSlots() {
-	if errors.Is(context.Cause(a.Context()), errRemoved) {
-		return
-	}
 	t := time.NewTimer(a.drainLeft(a.g.o.SlotTime))
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-a.Idle():
+	case <-a.Over().Done(): // the group has moved on
 	}
 }
 
