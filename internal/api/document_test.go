@@ -227,7 +227,7 @@ func TestTheDocumentHasEachSetting(t *testing.T) {
 	}
 	var changed, shown []string
 	for _, p := range parameters.All {
-		if p.Kind != parameters.FileOnly {
+		if p.Kind != parameters.Fixed {
 			changed = append(changed, p.Name)
 		}
 		shown = append(shown, p.Shown())

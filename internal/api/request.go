@@ -129,7 +129,7 @@ func (b body) change(r *http.Request) (ch control.Change, err error) {
 	if utf8.RuneCountInString(by) > maxBy {
 		return ch, fault.New("by", shown(json.RawMessage(by)), "must have at most "+strconv.Itoa(maxBy)+" characters")
 	}
-	if err := audit.CheckPlain("by", by); err != nil {
+	if err := fault.Plain("by", by); err != nil {
 		return ch, err
 	}
 	ch.By = author(r, by)

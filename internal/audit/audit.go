@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
@@ -53,16 +52,7 @@ func CheckWhy(why string) error {
 	if n := utf8.RuneCountInString(why); n > MostWhy {
 		return fault.New("why", n, "must have at most "+strconv.Itoa(MostWhy)+" characters")
 	}
-	return CheckPlain("why", why)
-}
-
-// CheckPlain returns the fault of a field's text with control characters. They would act on the terminal of somebody who reads the
-// history, or forge a row of it.
-func CheckPlain(field, text string) error {
-	if strings.ContainsFunc(text, unicode.IsControl) {
-		return fault.New(field, fault.Phrase(strconv.Quote(text)), "must have no control characters, such as a line break or an escape")
-	}
-	return nil
+	return fault.Plain("why", why)
 }
 
 // Because is a reason at the end of an event; empty: there is none.

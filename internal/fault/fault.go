@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Error is one setting that can't be honoured.
@@ -119,4 +120,13 @@ func All(err error) []*Error {
 // New is one fault, as an error.
 func New(field string, value any, remedy string) error {
 	return &Error{Field: field, Value: value, Remedy: remedy}
+}
+
+// Plain is the fault of a text with control characters. They would act on the terminal of somebody who reads it, or forge a row of
+// a table.
+func Plain(field, text string) error {
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return New(field, Phrase(strconv.Quote(text)), "must have no control characters, such as a line break or an escape")
+	}
+	return nil
 }

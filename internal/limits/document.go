@@ -175,7 +175,7 @@ func differences(file, redis limit.Settings) []Difference {
 		found = append(found, Difference{"place", placeOf(file.Terms), placeOf(redis.Terms)})
 	}
 	for _, p := range parameters.Differences(file, redis) {
-		if p.Kind == parameters.Term || p.Kind == parameters.FileOnly {
+		if p.Kind == parameters.Term || p.Kind == parameters.Fixed {
 			found = append(found, Difference{p.Name, ValueText(p, file), ValueText(p, redis)})
 		}
 	}

@@ -121,7 +121,7 @@ func TestEachSettingThatCanChangeHasAName(t *testing.T) {
 	}
 	want := map[string]bool{"guard_auto": true}
 	for _, p := range parameters.All {
-		if p.Kind != parameters.FileOnly {
+		if p.Kind != parameters.Fixed {
 			want[p.Shown()] = true
 		}
 	}

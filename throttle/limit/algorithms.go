@@ -33,7 +33,8 @@ type Algorithm struct {
 	Pace func(Contract) (units, period int64)
 
 	// Worst is the most units that any window may hold at the provider: the cap, or
-	// less, where the algorithm is strict.
+	// less, where the algorithm is strict. So many may have their slots in any Window + Guard, with
+	// the largest job and the reserve.
 	Worst func(Contract) int64
 
 	// Share is the part of the cap, from 0 to 1, that is used while jobs wait: by an

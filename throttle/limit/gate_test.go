@@ -145,7 +145,7 @@ func TestAGateHasFewParameters(t *testing.T) {
 		if p.Of(gate.Terms) != (err == nil) || err != nil && err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if p.Kind == parameters.FileOnly {
+		if p.Kind == parameters.Fixed {
 			continue
 		}
 		if err := (parameters.Values{p.Name: value}).Apply(&other); err != nil {

@@ -29,7 +29,7 @@ const (
 	Term      Kind = iota // of [limit.Terms]: an override ends it by itself, and limit undo --to returns to it
 	Pause                 // as a term, with commands of its own
 	Guardrail             // of [limit.Guardrails]: a change is for good
-	FileOnly              // of [limit.Terms]: it never changes while the fleet runs
+	Fixed              // of [limit.Terms]: Redis holds it, and it never changes while the fleet runs
 	ByValue               // of [limit.Terms]: it is changed for one value of the key, with limit set --key
 )
 
@@ -63,12 +63,12 @@ var All = []Parameter{ //nolint:gochecknoglobals // a constant table
 	{"paused", Pause, Every, "true: no call is made", func(s *limit.Settings) any { return &s.Paused }},
 	{"max_cap", Guardrail, Every, "largest cap in `calls` that needs no --force; 0: no bound", func(s *limit.Settings) any { return &s.MaxCap }},
 	{"max_step", Guardrail, Every, "largest `factor` between the old and the new rate that needs no --force; 0: no bound", func(s *limit.Settings) any { return &s.MaxStep }},
-	{"reserve", FileOnly, First, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *limit.Settings) any { return &s.Reserve }},
-	{"calendar", FileOnly, Quotas, "`window` of a quota: a minute, hour, day or month of the calendar", func(s *limit.Settings) any { return &s.Calendar }},
-	{"zone", FileOnly, Quotas, "time `zone` of the calendar; empty: UTC", func(s *limit.Settings) any { return &s.Zone }},
-	{"rolling", FileOnly, Quotas, "window of a quota that begins anywhere, a `time`", func(s *limit.Settings) any { return &s.Rolling }},
-	{"on_lost", FileOnly, Quotas, "what a quota with a key does after Redis lost its counts: `wait` or open", func(s *limit.Settings) any { return &s.OnLost }},
-	{"max_nodes", FileOnly, First, "`nodes` that may lease a part of the reserve", func(s *limit.Settings) any { return &s.MaxNodes }},
+	{"reserve", Fixed, First, "`calls` of the cap in any window that are kept for nodes without Redis", func(s *limit.Settings) any { return &s.Reserve }},
+	{"calendar", Fixed, Quotas, "`window` of a quota: a minute, hour, day or month of the calendar", func(s *limit.Settings) any { return &s.Calendar }},
+	{"zone", Fixed, Quotas, "time `zone` of the calendar; empty: UTC", func(s *limit.Settings) any { return &s.Zone }},
+	{"rolling", Fixed, Quotas, "window of a quota that begins anywhere, a `time`", func(s *limit.Settings) any { return &s.Rolling }},
+	{"on_lost", Fixed, Quotas, "what a quota with a key does after Redis lost its counts: `wait` or open", func(s *limit.Settings) any { return &s.OnLost }},
+	{"max_nodes", Fixed, First, "`nodes` that may lease a part of the reserve", func(s *limit.Settings) any { return &s.MaxNodes }},
 }
 
 // Auto is the text of a guard that the fleet chooses.
@@ -177,7 +177,7 @@ type Values map[string]string
 func Restore(s limit.Settings, parameters []Parameter) Values {
 	v := Values{}
 	for _, p := range parameters {
-		if p.Kind != FileOnly && p.Of(s.Terms) {
+		if p.Kind != Fixed && p.Of(s.Terms) {
 			v[p.Name] = p.Text(s)
 		}
 	}
@@ -194,7 +194,7 @@ func (v Values) Apply(s *limit.Settings) error {
 		switch {
 		case i < 0:
 			faults.Refuse(true, name, v[name], "is no setting of a limit")
-		case All[i].Kind == FileOnly:
+		case All[i].Kind == Fixed:
 			faults.Refuse(true, name, v[name], "can't change while the fleet runs: stop it, change the file and delete the limit")
 		default:
 			faults.Under("", All[i].set(s, v[name]))

@@ -75,7 +75,7 @@ func drawSettings(rt *rapid.T) (s limit.Settings) {
 	})
 	values := parameters.Values{"guard": rapid.OneOf(length, rapid.Just(parameters.Auto)).Draw(rt, "guard")}
 	for _, p := range parameters.All {
-		if p.Kind == parameters.FileOnly || p.Name == "guard" {
+		if p.Kind == parameters.Fixed || p.Name == "guard" {
 			continue
 		}
 		switch p.Value(s).(type) {
