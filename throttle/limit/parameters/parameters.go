@@ -29,7 +29,7 @@ const (
 	Term      Kind = iota // of [limit.Terms]: an override ends it by itself, and limit undo --to returns to it
 	Pause                 // as a term, with commands of its own
 	Guardrail             // of [limit.Guardrails]: a change is for good
-	Fixed              // of [limit.Terms]: Redis holds it, and it never changes while the fleet runs
+	Fixed                 // of [limit.Terms]: Redis holds it, and it never changes while the fleet runs
 	ByValue               // of [limit.Terms]: it is changed for one value of the key, with limit set --key
 )
 
