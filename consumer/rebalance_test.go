@@ -137,7 +137,7 @@ func TestRevokeReachesWaiters(t *testing.T) {
 	})
 }
 
-// Behind the end of an assignment there is a time for jobs that have a slot. It is over when no job is in flight any more.
+// Behind the end of an assignment there is a time for jobs that have a slot.
 func TestRevokeLeavesJobsTheTimeOfTheirSlots(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
@@ -164,6 +164,23 @@ func TestRevokeLeavesJobsTheTimeOfTheirSlots(t *testing.T) {
 		w.ok(<-stopped)
 		if offset, _ := w.committed("jobs", 0); offset != 2 {
 			t.Errorf("got offset %d committed, want 2", offset)
+		}
+	})
+}
+
+// The time for slots is over when no job is in flight any more.
+func TestADrainWithoutCallsDoesNotWaitForSlots(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs", numbered(0, 2)...)
+		o := w.options()
+		o.SlotTime = 5 * time.Second
+		n := w.start(o, settled)
+		w.until("all are settled", func() bool { return len(n.values()) == 2 })
+		begun := time.Now()
+		w.ok(n.end())
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("got a stop that took %v, want no wait", took)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -9,12 +11,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"dispatcher/consumer"
 	"dispatcher/internal/node/pacer"
 	"dispatcher/sender"
+	"dispatcher/throttle"
 )
 
-// Slots that a node holds when it gives its partitions up count on the limit whether they are used or not. So the node uses them,
-// and reserves no others. Without time for that it drops their jobs. No job is called twice.
+// Slots that a node holds when it gives its partitions up count on the limit whether they are used or not. So the node uses them.
+// Without time for that it drops their jobs. No job is called twice.
 func TestADrainUsesTheSlotsThatAreOut(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(b *bubble) (goOn func()){
@@ -72,4 +76,50 @@ func drainUsesSlots(b *bubble, give func(b *bubble) func()) {
 			b.Errorf("got %d calls of job %d, want one", n, i)
 		}
 	}
+}
+
+// A job that misses its slot in a drain waits for no other: the next owner calls it.
+func TestAJobThatMissesItsSlotInADrainGetsNoOther(t *testing.T) {
+	t.Parallel()
+	draining(t, func(b *bubble, d *consumer.Delivery, s throttle.Slot) {
+		time.Sleep(time.Until(s.NotAfter) + time.Millisecond)
+		var got error
+		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+			if ctx.Err() != nil {
+				t.Fatal("the time for slots is over, which proves nothing")
+			}
+			_, got = permit(ctx)
+			return sender.Result{Kind: sender.NotSent, Err: got}
+		}), d, s)
+		if !errors.Is(got, consumer.ErrStopped) {
+			t.Errorf("got %v for a permit, want %v", got, consumer.ErrStopped)
+		}
+	})
+}
+
+// A drain dials for no job that has no slot.
+func TestADrainDialsForNoJobWithoutASlot(t *testing.T) {
+	t.Parallel()
+	draining(t, func(b *bubble, d *consumer.Delivery, _ throttle.Slot) {
+		b.handle(callerFunc(func(ctx context.Context, _ sender.Permit) sender.Result {
+			if err := context.Cause(ctx); !errors.Is(err, consumer.ErrStopped) {
+				t.Errorf("got a context that ended with %v, want %v", err, consumer.ErrStopped)
+			}
+			return sender.Result{Kind: sender.NotSent, Err: context.Cause(ctx)}
+		}), d, throttle.Slot{})
+	})
+}
+
+// draining has a test play the worker of a job with a slot, on a node whose drain has just begun.
+func draining(t *testing.T, test func(b *bubble, d *consumer.Delivery, s throttle.Slot)) {
+	t.Helper()
+	inBubble(t, setup{rate: 100, workers: 4, failures: 20, attempts: 3, order: consumer.OrderNone, slotTime: 300 * time.Millisecond}, func(b *bubble) {
+		b.writeMany(1)
+		d, s := b.take(), b.slot()
+		stopped := make(chan struct{})
+		go func() { defer close(stopped); b.stop() }()
+		<-d.Context().Done()
+		test(b, d, s)
+		<-stopped
+	})
 }

@@ -67,10 +67,10 @@ func minShares(cfg configs.Config) (shares []float64) {
 	return shares
 }
 
-// slotTime is for how long a node that gives partitions up still calls jobs that have slots: all slots that are out are over by
-// then, and a call that begins in it ends within the drain.
+// slotTime is for how long a node that gives partitions up still calls jobs that have slots: no slot of the fleet lies further ahead.
+// The drain is longer than the longest call. What it is longer is shared: a call that begins late has to be settled as well.
 func slotTime(cfg configs.Config) time.Duration {
-	return max(0, min(limit.MaxHorizon, cfg.Kafka.Drain-cfg.Sender.HTTP.Timeout))
+	return max(0, min(limit.MaxHorizon, (cfg.Kafka.Drain-cfg.Sender.HTTP.Timeout)/2))
 }
 
 func consumerOptions(cfg configs.Config, log *slog.Logger, reg prometheus.Registerer) (consumer.Options, error) {

@@ -53,12 +53,12 @@ func TestTheConsumerGetsItsSettings(t *testing.T) {
 	}
 }
 
-// Slots are used in a drain as long as their calls end within it.
+// Slots are used in a drain as long as their calls end within it, and half of what it is longer is left to settle their jobs.
 func TestTheTimeForSlotsLeavesTheDrainTheLongestCall(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ drain, timeout, want time.Duration }{
 		{7 * time.Second, 5 * time.Second, 300 * time.Millisecond},
-		{5100 * time.Millisecond, 5 * time.Second, 100 * time.Millisecond},
+		{5100 * time.Millisecond, 5 * time.Second, 50 * time.Millisecond},
 		{5 * time.Second, 5 * time.Second, 0},
 		{time.Second, 5 * time.Second, 0},
 	} {

@@ -18,7 +18,8 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Longer is a context that ends so long after ctx, with its cause, or when it is cancelled. It has no values.
+// Longer is a context that ends so long after ctx, with its cause, or when it is cancelled. Where ctx has ended before, it counts from
+// now. It has no values.
 func Longer(ctx context.Context, by time.Duration) (longer context.Context, cancel context.CancelFunc) {
 	longer, end := context.WithCancelCause(context.Background())
 	later := func() { end(context.Cause(ctx)) }

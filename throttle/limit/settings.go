@@ -121,7 +121,7 @@ func (s Settings) Stricter(old Settings) bool {
 	if s.Paused || old.Contract == s.Contract {
 		return s.Paused && !old.Paused
 	}
-	now := s.Contract
+	now := s.Terms
 	now.Guard = old.Guard
 	units, period := now.Pace()
 	unitsOld, periodOld := old.Pace()

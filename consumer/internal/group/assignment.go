@@ -80,7 +80,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (rejoin bool) {
 	wg.Go(a.fetch.Run)
 	wg.Go(a.begin)
 	a.commitLoop(a.Context().Done(), nil)
-	defer time.AfterFunc(a.drainLeft(a.g.o.Drain)/2, a.EndWrites).Stop()
+	defer time.AfterFunc(a.drainLeft(a.g.o.Drain)/2+a.g.o.SlotTime, a.EndWrites).Stop()
 	a.Drain()
 	a.awaitCalls()
 	a.awaitWrites(stopped)
@@ -93,7 +93,7 @@ func (a *assignment) run(stopped, revoked <-chan struct{}) (rejoin bool) {
 }
 
 // watch ends the deliveries' context with its cause, and begins the drain. It does not wait
-// for a commit that may be under way. Jobs that have a slot are called until that is near its end.
+// for a commit that may be under way. It ends the calls of jobs that have a slot a little later.
 func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	select {
 	case <-stopped:

@@ -34,14 +34,17 @@ func (a *assignment) awaitWrites(stopped <-chan struct{}) {
 	}
 }
 
-// awaitSlots waits for as long as jobs that have a slot may be called.
+// awaitSlots waits for as long as jobs that have a slot may be called: not at all where the group has moved on, since another
+// member calls them.
 func (a *assignment) awaitSlots() {
+	if errors.Is(context.Cause(a.Context()), errRemoved) {
+		return
+	}
 	t := time.NewTimer(a.drainLeft(a.g.o.SlotTime))
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-a.Idle():
-	case <-a.Over().Done(): // the group has moved on
 	}
 }
 

@@ -68,8 +68,8 @@ func (l *Lifetime) Over() context.Context { return l.over }
 // EndOver ends Over, and Calls and Writes with it.
 func (l *Lifetime) EndOver() { l.endOver() }
 
-// Calls is the context for the call of a job that has a slot: it ends a little later than Context. The slot counts on the limit
-// whether it is used or not, and the drain awaits calls in any case.
+// Calls is the context for the call of a job that has a slot: it ends a little later than Context. Most limits count
+// the slot whether it is used or not, and the drain awaits calls in any case.
 func (l *Lifetime) Calls() context.Context { return l.calls }
 
 // EndCalls ends Calls, after Context.

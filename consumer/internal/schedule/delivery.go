@@ -129,8 +129,8 @@ func (d *Delivery) Slot() time.Time {
 }
 
 // Context ends when the job's partition is taken away or the consumer stops; its cause says
-// why, as [lifetime.ErrRevoked] and [lifetime.ErrStopped] do. A job that still waits then is to be released. A call that
-// is in flight goes on.
+// why, as [lifetime.ErrRevoked] and [lifetime.ErrStopped] do. A job that still waits then without a slot is to be released. A
+// call that is in flight goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.Context() }
 
 // Calls ends a little later than [Delivery.Context], with the same cause: see [lifetime.Lifetime.Calls]. Until then a worker

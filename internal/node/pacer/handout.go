@@ -98,8 +98,8 @@ func (p *Pacer) awaitPlace(ctx context.Context, item *Item) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-item.Delivery.Calls().Done(): // it may be released at once
-		return context.Cause(item.Delivery.Calls())
+	case <-item.Context().Done(): // it may be released at once
+		return context.Cause(item.Context())
 	}
 }
 

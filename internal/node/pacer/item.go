@@ -1,6 +1,7 @@
 package pacer
 
 import (
+	"context"
 	"time"
 
 	"dispatcher/consumer"
@@ -19,6 +20,14 @@ type Item struct {
 	Refused error // the limit had no room for it, and jobs are not to wait; what it wants can't be granted; or a rule cancels it
 
 	Sample bool // see [breaker.Breaker.StartSample]
+}
+
+// Context ends when the job is to be called no more. A job that has a slot is called a little longer than the others.
+func (i *Item) Context() context.Context {
+	if i.Slot.IsZero() {
+		return i.Delivery.Context()
+	}
+	return i.Delivery.Calls()
 }
 
 // maxUnwritten is how many items may be between the pacer and the write of their

@@ -39,8 +39,8 @@
 //	unknown          dead letter unknown, parked with park. Not recorded as done: should its node live after all, that is still to come
 //	taken over       called
 //
-// A done that Redis has not taken half a drain after the job's context ended is tried once
-// more, and the job is settled either way.
+// A done that Redis has not taken in half a drain is tried once more, and the job is settled either way. That time begins when the
+// job's context has ended, and not before the done.
 //
 // A job that is found expired before its claim becomes a dead letter without asking the
 // store, also where it was sent before the crash.

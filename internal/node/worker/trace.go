@@ -14,7 +14,7 @@ func (v *visit) sendTraced() sender.Result {
 	j := v.Delivery.Job
 	j.Traceparent, j.Tracestate = attempt.Headers()
 	began := time.Now()
-	r := v.o.Sender.SendOn(v.Delivery.Calls(), &v.Conn, j, v.permit)
+	r := v.o.Sender.SendOn(v.Context(), &v.Conn, j, v.permit)
 	if r.Kind != sender.NotSent {
 		call := tracing.Call{Began: began, Ended: time.Now(), Number: v.calls + 1, Result: r.Kind.String(), OK: r.Kind == sender.Accepted}
 		if !r.WroteAt.IsZero() {

@@ -128,7 +128,7 @@ func (v *visit) call() event {
 // send hands the job to the sender. Without tracing nothing is done beside.
 func (v *visit) send() sender.Result {
 	if v.o.Tracer == nil {
-		return v.o.Sender.SendOn(v.Delivery.Calls(), &v.Conn, v.Delivery.Job, v.permit)
+		return v.o.Sender.SendOn(v.Context(), &v.Conn, v.Delivery.Job, v.permit)
 	}
 	return v.sendTraced()
 }
