@@ -69,12 +69,12 @@ var algorithms = []Algorithm{ //nolint:gochecknoglobals // a constant table
 	{
 		Name: TokenBucket, Script: TokenBucket, Strict: true, Ahead: true,
 		Promise: "never over; a burst is paid for out of the sustained rate",
-		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: afterLargest, check: nothing,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: afterLargest(Contract.Pace), check: nothing,
 	},
 	{
 		Name: LeakyBucket, Script: TokenBucket, Strict: true, Ahead: true,
 		Promise: "never over, and evenly spaced",
-		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: afterLargest,
+		Pace:    Contract.Pace, Worst: wholeCap, Share: Contract.Share, Cooldown: afterLargest(Contract.Pace),
 		check: noBurst("must be 1: a leaky bucket lets units go one by one; for a burst use token_bucket"),
 	},
 	{
@@ -193,14 +193,16 @@ func shareForNow(c Contract) float64 {
 	return c.Share()
 }
 
-// afterLargest is how long after the last job the next one comes at [Contract.Pace], where both are the
+// afterLargest is how long after the last job the next one comes at the pace, where both are the
 // largest. After a whole window nothing counts any more.
-func afterLargest(c Contract) time.Duration {
-	units, period := c.Pace()
-	if float64(c.LargestCost())*float64(period)/float64(units) >= float64(Windowed(c).Microseconds()) {
-		return Windowed(c)
+func afterLargest(pace func(Contract) (units, period int64)) func(Contract) time.Duration {
+	return func(c Contract) time.Duration {
+		units, period := pace(c)
+		if float64(c.LargestCost())*float64(period)/float64(units) >= float64(Windowed(c).Microseconds()) {
+			return Windowed(c)
+		}
+		return spacing(units, period*c.LargestCost())
 	}
-	return spacing(units, period*c.LargestCost())
 }
 
 // costWithinBurst refuses jobs that would never find room.
