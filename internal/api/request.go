@@ -14,6 +14,7 @@ import (
 
 	"dispatcher/internal/audit"
 	"dispatcher/internal/auth"
+	"dispatcher/internal/clip"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/problem"
 	"dispatcher/throttle/control"
@@ -102,7 +103,7 @@ func kindOf(v any) string {
 func shown(raw json.RawMessage) string {
 	const most = 80
 	if len(raw) > most {
-		return strings.ToValidUTF8(string(raw[:most]), "") + "…"
+		return clip.Text(string(raw), most) + "…"
 	}
 	return string(raw)
 }

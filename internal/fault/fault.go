@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"dispatcher/internal/clip"
 )
 
 // Error is one setting that can't be honoured.
@@ -47,7 +49,7 @@ func shown(value any) string {
 		return fmt.Sprint(value)
 	}
 	if len(text) > longestShown {
-		return strconv.Quote(text[:longestShown]) + "…"
+		return strconv.Quote(clip.Text(text, longestShown)) + "…"
 	}
 	return strconv.Quote(text)
 }

@@ -68,6 +68,12 @@ func TestALongTextIsShownInPart(t *testing.T) {
 	if got := len(l.Err().Error()); got > 300 {
 		t.Errorf("got %d bytes, want at most 300", got)
 	}
+	const most = 80
+	fill := strings.Repeat("x", most-1)
+	got := fault.New("mode", fill+"éy", "must be a").Error()
+	if want := `mode: "` + fill + `"…: must be a`; got != want {
+		t.Errorf("got %s, want %s: no part of a letter", got, want)
+	}
 }
 
 // An address and a URL hold no credentials, and an error shows none.
