@@ -25,7 +25,7 @@ func gaugeDescs() (lag, open, joined, up *prometheus.Desc, ofLane []*prometheus.
 			desc("in_flight_jobs", "Jobs that were taken for a slot, that a worker has, or of which a record is being written.", "lane"),
 			desc("ready_jobs", "Jobs that wait for a slot alone.", "lane"),
 			desc("waiting_jobs", "Records of this node's partitions that are not complete, less those in flight and asleep.", "lane"),
-			desc("asleep_jobs", "Jobs that wait in memory for their time, their next call or a limit after the first.", "lane"),
+			desc("asleep_jobs", "Jobs that wait in memory for their time, their next call, a limit after the first or the end of a rule.", "lane"),
 			desc("behind_key_jobs", "Jobs that wait in memory behind another job of their key, or of their partition with order: partition.", "lane"),
 			desc("delayed_jobs", "Records of this node's partitions of retry topics that are not complete, less those in flight and asleep.", "lane"),
 			desc("oldest_job_age_seconds", "How long the oldest job of this node has been waiting or in flight, since it was written or was due.", "lane"),

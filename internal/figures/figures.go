@@ -112,7 +112,7 @@ const MostKeys = 10
 type Key struct {
 	Limit   string `json:"limit,omitempty"` // empty: it is an ordering key
 	Hash    string `json:"hash"`            // as `limit get NAME --key` has it
-	Jobs    int    `json:"jobs"`            // with an ordering key, that of the job that goes first included
+	Jobs    int    `json:"jobs"`            // with an ordering key, that of the job that goes first included, unless that one waits for a limit
 	AtLeast bool   `json:"at_least"`        // the node did not look at all of its jobs
 }
 

@@ -136,7 +136,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 	case consumer.WaitsForOrder:
 		behind := n.whyJob(*s.Behind, now)
 		one.Behind = &behind
-		one.Why = fmt.Sprintf("kafka.order has offset %d go first: %s", behind.Offset, behind.Why)
+		one.Why = fmt.Sprintf("kafka.order has job %s at offset %d go first: %s", behind.ID, behind.Offset, behind.Why)
 	case consumer.WaitsForTime:
 		one.Why = "it is not due" + until
 	case consumer.WaitsForRetry:
@@ -153,7 +153,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 	case consumer.WaitsForTurn:
 		n.whyTurn(&one, s.Tenant != "")
 	case consumer.WaitsForCall:
-		one.Why = callText(s.Slot, now)
+		one.Why = callText(s.Slot, now, n.cfg.Dedup.Enabled)
 	case consumer.WaitsForRecord:
 		one.Why = "its result, its dead letter or its record of a retry topic is being written to Kafka, or its outcome to the dedup store"
 		if fault := n.consumer.Status().Fault; fault != nil {
@@ -224,15 +224,19 @@ func lastCall(calls int) string {
 	return fmt.Sprintf("the last of its %d calls", calls)
 }
 
-// callText says what a job waits for that the pacer or a worker has.
-func callText(slot, now time.Time) string {
+// callText says what a job waits for that the pacer or a worker has. claims: the job is claimed in the dedup store before its call.
+func callText(slot, now time.Time, claims bool) string {
 	switch {
 	case slot.IsZero():
 		return "it is being given a slot"
 	case slot.After(now):
 		return "it has a slot at " + stamp(slot)
 	}
-	return "it had a slot at " + stamp(slot) + ": it is called, or gets another slot"
+	text := "it had a slot at " + stamp(slot) + ": it is called, or gets another slot"
+	if claims {
+		text += ", or waits until another delivery of it has let its claim go"
+	}
+	return text
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }

@@ -37,7 +37,7 @@ func TestTheLogSaysBehindWhichJobAnotherWaits(t *testing.T) {
 			behind = append(behind, strings.TrimSpace(place))
 		}
 	}
-	if got, want := strings.Join(behind, ", "), "offset=3 behind=0, offset=5 behind=3"; got != want {
+	if got, want := strings.Join(behind, ", "), "offset=3 previous=0, offset=5 previous=3"; got != want {
 		t.Errorf("got %s, want %s in\n%s", got, want, log.String())
 	}
 	if n := strings.Count(log.String(), "step=fetched"); n != 6 {

@@ -77,7 +77,7 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 	}
 	last.nextOfKey = d
 	p.behind.Plus(d.size)
-	d.noteStep("waits behind another job of its key", slog.Int64("behind", last.Job.Offset))
+	d.noteStep("waits behind another job of its key", slog.Int64("previous", last.Job.Offset))
 	return false
 }
 
