@@ -48,11 +48,17 @@ func TestAnAlgorithmRefusesWhatItCannotHonour(t *testing.T) {
 // A waste names its cause: the algorithm, if the contract alone would leave enough.
 func TestAWasteNamesItsCause(t *testing.T) {
 	t.Parallel()
-	long := contract(300)
+	long, kept, both, few := contract(300), contract(1000), contract(300), contract(20)
 	long.Guard = 2 * long.Window
+	kept.Reserve = 600
+	both.Reserve, both.Burst = 200, 2
+	few.Reserve = 9
 	for want, terms := range map[string]limit.Terms{
 		`algorithm: "sliding_window_counter": uses 0.495 of a cap of 1; at least 0.5 is to be used: choose another algorithm`: {Contract: contract(1), Algorithm: limit.SlidingWindowCounter},
 		"guard: 2s: leaves 0.333 of the cap: it is too long for a window of 1s":                                               {Contract: long, Algorithm: limit.TokenBucket},
+		"reserve: 600: leaves 0.396 of the cap":                                                                               {Contract: kept, Algorithm: limit.TokenBucket},
+		"reserve: 200: leaves 0.326 of the cap; at least 0.5 is to be left":                                                   {Contract: both, Algorithm: limit.TokenBucket},
+		"reserve: 9: leaves 0.495 of the cap with sliding_window_counter; at least 0.5 is to be left: reserve less":           {Contract: few, Algorithm: limit.SlidingWindowCounter},
 	} {
 		if err := terms.Waste(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -81,6 +87,9 @@ func TestPromisesAreInProportion(t *testing.T) {
 			if share <= 0.4 || share > 1 || a.Cooldown(c) <= 0 || a.Promise == "" {
 				t.Errorf("%s: got a share of %v, want above 0.4 and at most 1; a cooldown of %v, want above 0; a promise of %q, want some text",
 					a.Name, share, a.Cooldown(c), a.Promise)
+			}
+			if err := (limit.Terms{Contract: c, Algorithm: a.Name}).Waste(); err != nil && n > 2 {
+				t.Errorf("%s: no file may state a cap of %d: %v", a.Name, n, err)
 			}
 			paced := c.Window.Seconds() / a.Spacing(c).Seconds() / float64(n)
 			if a.Ahead && math.Abs(paced-share) > 1e-6 {

@@ -167,7 +167,11 @@ func (c Contract) String() string {
 // than two parts in a million: a script's numbers hold no longer rests exactly.
 func (c Contract) Pace() (units, period int64) {
 	units = c.Cap - c.Reserve - c.Burst + 1 - (c.LargestCost() - 1)
-	period = (c.Window + c.Guard).Microseconds()
+	return reduced(units, Windowed(c).Microseconds())
+}
+
+// reduced is a pace of which the smaller number is at most [MaxUnits], and which is no faster. A script keeps it exactly.
+func reduced(units, period int64) (slowerUnits, slowerPeriod int64) {
 	d := gcd(units, period)
 	units, period = units/d, period/d
 	d = ceilDiv(min(units, period), MaxUnits)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"sort"
 
 	"dispatcher/internal/fault"
 )
@@ -88,20 +89,36 @@ func (t Terms) Waste() error {
 		return nil
 	}
 	left = math.Floor(1000*left) / 1000 // as it is shown: never as what is to be left
-	switch {
-	case t.Share() >= LeastShare: // the contract leaves enough
+	switch most := t.mostBurst(); {
+	case t.Share() >= LeastShare && t.withReserve(0).UsableShare() >= LeastShare: // the contract leaves enough, and so does the algorithm
+		faults.Refuse(true, "reserve", t.Reserve, "leaves %.3f of the cap with %s; at least %g is to be left: reserve less, or choose another algorithm",
+			left, cmp.Or(t.Algorithm, DefaultAlgorithm), LeastShare)
+	case t.Share() >= LeastShare:
 		faults.Refuse(true, "algorithm", cmp.Or(t.Algorithm, DefaultAlgorithm),
 			"uses %.3f of a cap of %d; at least %g is to be used: choose another algorithm", left, t.Cap, LeastShare)
 	case t.LargestCost() > t.Burst:
 		faults.Refuse(true, "max_cost", t.MaxCost, "leaves %.3f of the cap, since a job may come in any window; at least %g is to be left: choose sliding_window_log",
 			left, LeastShare)
-	case t.Burst > 1:
+	case t.Burst > 1 && most > 0:
 		faults.Refuse(true, "burst", t.Burst, "leaves %.3f of the cap for a steady rate, since a burst may come in any window; at least %g is to be left, so at most %d",
-			left, LeastShare, max(1, (t.Cap-t.Reserve)/2))
+			left, LeastShare, most)
 	case t.Reserve > 0:
 		faults.Refuse(true, "reserve", t.Reserve, "leaves %.3f of the cap; at least %g is to be left", left, LeastShare)
 	default:
 		faults.Refuse(true, "guard", t.Guard, "leaves %.3f of the cap: it is too long for a window of %s; at least %g is to be left", left, t.Window, LeastShare)
 	}
 	return faults.Err()
+}
+
+func (t Terms) withReserve(units int64) Terms {
+	t.Reserve = units
+	return t
+}
+
+// mostBurst is the largest burst, up to the present one, with which the terms leave [LeastShare] of the cap; 0: none does.
+func (t Terms) mostBurst() int64 {
+	return int64(sort.Search(int(t.Burst), func(smaller int) bool {
+		t.Burst = int64(smaller) + 1
+		return t.UsableShare() < LeastShare
+	}))
 }
