@@ -17,7 +17,7 @@ IMAGE  ?= dispatcher:$(VERSION)
 # integration/, and the tests named Real of other packages.
 
 .DEFAULT_GOAL := help
-.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills beside changes soak algorithms api fuzz bench demo cross release reproducible image
+.PHONY: help build check lint lua words fmt test race mutants page alerts integration proof kills beside changes soak algorithm algorithms api fuzz bench demo cross release reproducible image
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ SOAKTIME ?= 30m
 
 soak: ## Let a fleet work for SOAKTIME (30m) under disturbances, and see what grows (needs Docker)
 	$(DOCKER) -timeout=90m -run='^TestSoak$$' ./integration -soak=$(SOAKTIME)
+
+algorithm: ## Run the quick tests of one algorithm: NAME=token_bucket
+	@grep -q '= "$(NAME)"$$' throttle/limit/algorithms.go || { echo 'NAME: "$(NAME)": must be the name of an algorithm in throttle/limit/algorithms.go'; exit 1; }
+	$(GO) test -short -run '^(TestAScript|TestAnAlgorithm|TestPromises|TestTheScriptKeepsEveryPace)|^Test(Conformance|AlgorithmsGrantWholeJobs|ChangesOfTheGuardNeverPassTheCap|EveryOrdinaryContractIsTaken)$$/^$(NAME)$$' ./throttle
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write

@@ -1,6 +1,6 @@
 -- with pace.lua
 -- A token bucket that is reserved ahead: slots on one exact timeline, each used at its own time. A bucket of burst is
--- refilled at units / period = (cap - reserve - burst + 1) / (window + guard), so that no window + guard holds more
+-- refilled at units / period, of the usual pace (cap - reserve - burst + 1) / (window + guard), so that no window + guard holds more
 -- slots than the cap, whatever burst was taken. leaky_bucket is this with a burst of 1: nothing is stored for later, and
 -- the reach bounds how many units wait in it.
 --
