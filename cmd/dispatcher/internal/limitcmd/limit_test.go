@@ -304,7 +304,7 @@ func TestUndoGoesFurtherBack(t *testing.T) {
 func TestABurstThatLeavesNothing(t *testing.T) {
 	t.Parallel()
 	limit := limitOn(t, working(t, limit.Guardrails{MaxStep: 1.5}))
-	limit("set", "provider", "--burst", "400").MustFail(t, "burst: 400: leaves 0.002 of the cap for a steady rate, since a burst may come in any window; at least 0.5 is to be left, so at most 200; nothing was changed: --force passes it")
+	limit("set", "provider", "--burst", "400").MustFail(t, "burst: 400: leaves 0.002 of the cap for a steady rate, since a burst may come in any window; at least 0.5 is to be left, so at most 189; nothing was changed: --force passes it")
 	limit("set", "provider", "--burst", "180").MustFail(t, "max_step: from 378.4 to 209.1 calls a second that can be sustained is a step of 1.81 times")
 	limit("set", "provider", "--burst", "60").MustPrint(t, "warning", "19 %", "of the cap is given up for good")
 	limit("set", "provider", "--burst", "400", "--force").MustPrint(t, "burst 400")
