@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"dispatcher/internal/clip"
 )
 
 // field is one key of a section.
@@ -134,8 +136,5 @@ func splitList(text string) []any {
 // show makes text fit for an error: quoted, on one line, not too long.
 func show(text string) string {
 	const most = 80
-	if len(text) > most {
-		return strconv.Quote(text[:most]) + "…"
-	}
-	return strconv.Quote(text)
+	return clip.Quoted(text, most)
 }

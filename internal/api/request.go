@@ -102,10 +102,7 @@ func kindOf(v any) string {
 // shown is the beginning of a value, for an error.
 func shown(raw json.RawMessage) string {
 	const most = 80
-	if len(raw) > most {
-		return clip.Text(string(raw), most) + "…"
-	}
-	return string(raw)
+	return clip.Shown(string(raw), most)
 }
 
 const maxBy = 100 // characters of who makes a change

@@ -2,6 +2,7 @@
 package clip
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,4 +18,20 @@ func Text(text string, limit int) string {
 		limit--
 	}
 	return text[:limit]
+}
+
+// Shown is text for people: whole where it has at most so many bytes, else its beginning and an ellipsis.
+func Shown(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return Text(text, most) + "…"
+}
+
+// Quoted makes text fit for an error: quoted, on one line, and cut as by [Shown].
+func Quoted(text string, most int) string {
+	if len(text) <= most {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(Text(text, most)) + "…"
 }

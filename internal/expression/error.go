@@ -3,7 +3,6 @@ package expression
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/expr-lang/expr/file"
@@ -20,15 +19,7 @@ type Error struct {
 const mostShown = 80 // bytes of an expression in an error
 
 func (e *Error) Error() string {
-	return "expression " + quoted(e.Expression, mostShown) + ": " + e.Reason
-}
-
-// quoted makes a text fit for one line, and cuts it.
-func quoted(text string, most int) string {
-	if len(text) <= most {
-		return strconv.Quote(text)
-	}
-	return strconv.Quote(clip.Text(text, most)) + "…"
+	return "expression " + clip.Quoted(e.Expression, mostShown) + ": " + e.Reason
 }
 
 // place says where in the source something is: "at column 5: ".
@@ -50,7 +41,7 @@ func refusal(source string, err error) string {
 		if strings.Contains(message, "maximum allowed nodes") {
 			return fmt.Sprintf("has more than %d parts; shorten it", maxNodes)
 		}
-		return short(message) + "; correct it"
+		return clip.Shown(message, mostMessage) + "; correct it"
 	}
 	message := strings.Join(strings.Fields(found.Message), " ")
 	remedy := "; correct it there"
@@ -60,15 +51,7 @@ func refusal(source string, err error) string {
 	case strings.HasPrefix(message, "unknown name"):
 		remedy = "; " + theNames
 	}
-	return place(source, found.Location) + short(message) + remedy
-}
-
-// short cuts a message of the compiler.
-func short(message string) string {
-	if len(message) > mostMessage {
-		return clip.Text(message, mostMessage) + "…"
-	}
-	return message
+	return place(source, found.Location) + clip.Shown(message, mostMessage) + remedy
 }
 
 // failure is the reason why a program failed on a job. The library's own message may hold

@@ -7,6 +7,8 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
+
+	"dispatcher/internal/clip"
 )
 
 // The functions that stand in the place of job.headers[...] and job.json. Nobody can write
@@ -143,7 +145,7 @@ func (n *names) member(node *ast.Node, t *ast.MemberNode) {
 	case "json":
 		ast.Patch(node, call(jsonFunction))
 	default:
-		n.refuse(t, "job has no field %s; %s", quoted(field.Value, 40), theNames)
+		n.refuse(t, "job has no field %s; %s", clip.Quoted(field.Value, 40), theNames)
 	}
 }
 

@@ -48,10 +48,7 @@ func shown(value any) string {
 	if !ok {
 		return fmt.Sprint(value)
 	}
-	if len(text) > longestShown {
-		return strconv.Quote(clip.Text(text, longestShown)) + "…"
-	}
-	return strconv.Quote(text)
+	return clip.Quoted(text, longestShown)
 }
 
 // List collects the faults of a set of settings. Its zero value is empty.

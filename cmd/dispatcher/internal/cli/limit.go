@@ -15,11 +15,7 @@ const widestExpression = 60 // bytes of an expression in a table
 
 // InCell makes an expression fit for a cell of a table.
 func InCell(expression string) string {
-	line := strings.Join(strings.Fields(expression), " ")
-	if len(line) > widestExpression {
-		return clip.Text(line, widestExpression) + "…"
-	}
-	return line
+	return clip.Shown(strings.Join(strings.Fields(expression), " "), widestExpression)
 }
 
 // Window is the window of a limit for people.
