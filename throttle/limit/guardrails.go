@@ -89,35 +89,27 @@ func (t Terms) Waste() error {
 		return nil
 	}
 	left = math.Floor(1000*left) / 1000 // as it is shown: never as what is to be left
-	switch most := t.mostBurst(); {
-	case t.Share() >= LeastShare && t.withReserve(0).UsableShare() >= LeastShare: // the contract leaves enough, and so does the algorithm
+	unreserved := t
+	unreserved.Reserve = 0
+	switch most, contract := t.mostBurst(), t.Share(); {
+	case contract >= LeastShare && unreserved.UsableShare() >= LeastShare: // the contract leaves enough, and so does the algorithm
 		faults.Refuse(true, "reserve", t.Reserve, "leaves %.3f of the cap with %s; at least %g is to be left: reserve less, or choose another algorithm",
 			left, cmp.Or(t.Algorithm, DefaultAlgorithm), LeastShare)
-	case t.LargestCost() > t.Burst && (t.Share() < LeastShare || t.withMaxCost(1).UsableShare() >= LeastShare):
+	case contract >= LeastShare:
+		faults.Refuse(true, "algorithm", cmp.Or(t.Algorithm, DefaultAlgorithm),
+			"uses %.3f of a cap of %d; at least %g is to be used: choose another algorithm", left, t.Cap, LeastShare)
+	case t.LargestCost() > t.Burst:
 		faults.Refuse(true, "max_cost", t.MaxCost, "leaves %.3f of the cap, since a job may come in any window; at least %g is to be left: choose sliding_window_log",
 			left, LeastShare)
 	case t.Burst > 1 && most > 0:
 		faults.Refuse(true, "burst", t.Burst, "leaves %.3f of the cap for a steady rate, since a burst may come in any window; at least %g is to be left, so at most %d",
 			left, LeastShare, most)
-	case t.Share() >= LeastShare:
-		faults.Refuse(true, "algorithm", cmp.Or(t.Algorithm, DefaultAlgorithm),
-			"uses %.3f of a cap of %d; at least %g is to be used: choose another algorithm", left, t.Cap, LeastShare)
 	case t.Reserve > 0:
 		faults.Refuse(true, "reserve", t.Reserve, "leaves %.3f of the cap; at least %g is to be left", left, LeastShare)
 	default:
 		faults.Refuse(true, "guard", t.Guard, "leaves %.3f of the cap: it is too long for a window of %s; at least %g is to be left", left, t.Window, LeastShare)
 	}
 	return faults.Err()
-}
-
-func (t Terms) withReserve(units int64) Terms {
-	t.Reserve = units
-	return t
-}
-
-func (t Terms) withMaxCost(units int64) Terms {
-	t.MaxCost = units
-	return t
 }
 
 // mostBurst is the largest burst, up to the present one, with which the terms leave [LeastShare] of the cap; 0: none does.
