@@ -110,7 +110,7 @@ soak: ## Let a fleet work for SOAKTIME (30m) under disturbances, and see what gr
 
 algorithm: ## Run the quick tests of one algorithm: NAME=token_bucket
 	@grep -q '= "$(NAME)"$$' throttle/limit/algorithms.go || { echo 'NAME: "$(NAME)": must be the name of an algorithm in throttle/limit/algorithms.go'; exit 1; }
-	$(GO) test -short -run '^(TestAScript|TestAnAlgorithm|TestPromises|TestTheScriptKeepsEveryPace)|^Test(Conformance|AlgorithmsGrantWholeJobs|ChangesOfTheGuardNeverPassTheCap|EveryOrdinaryContractIsTaken)$$/^$(NAME)$$' ./throttle
+	$(GO) test -short -run '^(TestAScript|TestAnAlgorithm|TestPromises|TestTheScriptKeepsEveryPace)|^Test(Conformance|ConformanceFindsWhatARulePrevents|AlgorithmsGrantWholeJobs|ChangesOfTheGuardNeverPassTheCap|EveryOrdinaryContractIsTaken)$$/^$(NAME)($$|_without_)' ./throttle
 
 algorithms: ## Measure every algorithm, and write docs/algorithms.md (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestAlgorithms$$' ./integration -write
