@@ -179,39 +179,30 @@ func (s *scene) waits(t *testing.T, id, waitsFor string, until func(*time.Time) 
 	t.Logf("why %s: waits for %s: %s", id, waitsFor, shown.Jobs[0].Why)
 }
 
-// enqueueUntil writes jobs until one waits for something: those before it are called, and have the provider refuse them. Few at a
-// time, on a slow machine, would be too few calls to decide on; too many that no one has asked about would wait for their lane.
+// enqueueUntil writes jobs until one waits for something without a call: those before it are called, and have the provider refuse
+// them. Of so many at a time, some node gets more than it calls before it stops, and less than its lane holds. Each is asked about,
+// since any may be the next probe.
 func (s *scene) enqueueUntil(t *testing.T, name, waitsFor string, until func(*time.Time) bool) {
 	t.Helper()
-	const jobs = 8 // at a time
-	var last string
-	var asked []why.JobOf // of each time, the answer of the last job
+	const jobs = 24 // at a time
+	var seen []string
+	var found why.JobOf
 	n := 0
 	eventually(t, time.Minute, func() bool {
 		n++
-		id := fmt.Sprint(name, n)
-		s.enqueueKinds(t, id, jobs, "none")
-		last = fmt.Sprintf("%s-%d", id, jobs-1)
-		one := s.stays(t, last, waitsFor)
-		asked = append(asked, one)
-		return one.WaitsFor == waitsFor && one.Calls == 0 && until(one.Until)
+		batch := fmt.Sprint(name, n)
+		s.enqueueKinds(t, batch, jobs, "none")
+		for i := range jobs {
+			for _, one := range s.reason(t, fmt.Sprintf("%s-%d", batch, i)).Jobs {
+				seen = append(seen, fmt.Sprintf("%s:%s/%d", one.ID, one.WaitsFor, one.Calls))
+				if found = one; one.WaitsFor == waitsFor && one.Calls == 0 && until(one.Until) {
+					return true
+				}
+			}
+		}
+		return false
 	}, func() string {
-		return fmt.Sprintf("got %+v, want a job that waits for %s without a call", asked, waitsFor)
+		return fmt.Sprintf("got %s, want a job that waits for %s without a call", seen, waitsFor)
 	})
-	t.Logf("why %s: waits for %s: %s", last, waitsFor, asked[len(asked)-1].Why)
-}
-
-// stays asks for some seconds until a job was called, or waits for something, and returns the last answer.
-func (s *scene) stays(t *testing.T, id, waitsFor string) (last why.JobOf) {
-	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
-		shown := s.reason(t, id)
-		if len(shown.Jobs) != 1 {
-			continue // it is not fetched yet, or settled
-		}
-		if last = shown.Jobs[0]; last.WaitsFor == waitsFor || last.Calls > 0 {
-			break
-		}
-	}
-	return last
+	t.Logf("why %s: waits for %s: %s, after %s", found.ID, waitsFor, found.Why, seen)
 }
