@@ -2,62 +2,63 @@
 -- are used within the lateness, which the guard covers. So a bound on the grants of any window + guard is one on the
 -- arrivals of any window.
 --
--- In the limit's hash: start, nothing is granted before it; slot, when a unit was granted last; late, the guard in force
--- then; keep, until when the state key must be there: without it, units that still count would be forgotten.
+-- In the limit's hash: slot, when a unit was granted last; known, by when all units had arrived that the state may have forgotten;
+-- late, the widest guard of units from before the last change, and till, until when one of these may count for that; keep, until
+-- when the state key must be there: without it, units that still count would be forgotten.
 --
 -- Units that were granted and not used count no more: back(c, now, list) takes them out of the state, by a list of
 -- {slot, units}.
-local algorithm = {fields = {'start', 'slot', 'late', 'keep'}, notice = true}
+local algorithm = {fields = {'slot', 'known', 'late', 'till', 'keep'}, notice = true}
 local SOON = 5000 -- when to ask again where others ask first
 
-local function length(c) return c.window + c.guard end
+-- length is how long a unit counts. After a change to a smaller guard it is the wider one for a window: units of before may be late.
+local function length(c, now) return c.window + (now < c.till and c.late or c.guard) end
 
 local function allowed(c) return c.cap - c.reserve end
 
 function algorithm.intact(c, now)
-  if not (c.start and c.slot and c.late and c.keep) then return false end
+  if not (c.slot and c.known and c.late and c.till and c.keep) then return false end
   return now >= c.keep or redis.call('EXISTS', KEYS[3]) == 1
 end
 
 -- cooldown: a unit counts until it has left the window.
-function algorithm.cooldown(c) return length(c) end
+function algorithm.cooldown(c) return c.window + c.guard end
 
 function algorithm.begin(c, not_before)
-  note('start', int(not_before))
-  note('slot', int(not_before))
-  note('late', int(c.guard))
+  note('slot', int(not_before - algorithm.cooldown(c)))
+  note('known', int(not_before - c.window))
+  note('late', 0)
+  note('till', 0)
   note('keep', 0)
 end
 
--- left is when all units granted have left a window of these terms. A guard that shrinks begins again, so no unit before the
--- last one is later than that one.
-function algorithm.left(c) return c.slot + c.window + math.max(c.guard, c.late) end
-
--- reset forgets the state, and begins when all units granted have left the window. Terms under which nothing was granted
--- count no more: a start that lies ahead is of such terms.
-local function reset(c, now, not_before)
-  local from = math.max(now, not_before, algorithm.left(c))
-  redis.call('DEL', KEYS[3])
-  c.start, c.keep = from, 0
-  note('start', int(from))
-  note('keep', 0)
-  return from
-end
-
--- change: another cap counts the units granted before, and so does a shorter window. Of a longer window the state knows
--- too little, and with a smaller guard it would forget units too soon that may still be late.
-function algorithm.change(c, old, now, not_before)
-  local empty = c.slot < c.start -- nothing was granted since the state was forgotten
-  if empty or length(c) > length(old) or c.guard < old.guard then return reset(c, now, not_before) end
+-- change: another cap counts the units granted before. In a longer window those count again that had left the shorter one, and
+-- were forgotten: nothing is granted until they have left the longer one too. A longer guard costs nothing, for units of before
+-- are no later than theirs. Terms that were mistaken can be undone at once.
+function algorithm.change(c, old, now)
+  if c.window == old.window and c.guard == old.guard then return nil end
+  local guard = now < c.till and c.late or old.guard
+  c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))
+  c.late, c.till = guard, guard > c.guard and c.slot + c.window + guard or 0
+  note('known', int(c.known))
+  note('late', int(c.late))
+  note('till', int(c.till))
+  local longer = c.window - old.window
+  if longer <= 0 then return nil end
+  local keep = c.keep + 2 * longer -- the state may say that units count for two lengths
+  if redis.call('PEXPIRE', KEYS[3], int(math.max(0, math.ceil((keep - now) / 1000)) + 1000)) == 1 then
+    c.keep = keep
+    note('keep', int(keep))
+  end
+  return math.max(now, c.known + c.window)
 end
 
 -- early is how long nothing may be granted yet.
-local function early(c, now, not_before) return math.max(not_before, c.start) - now end
+local function early(c, now, not_before) return math.max(not_before, c.known + c.window) - now end
 
 -- granted notes that units were granted, and that the state counts until then. It is removed a second later by itself.
-local function granted(c, now, keep)
+local function granted(now, keep)
   note('slot', int(now))
-  note('late', int(c.guard))
   note('keep', int(keep))
   redis.call('PEXPIRE', KEYS[3], int(math.ceil((keep - now) / 1000) + 1000))
 end

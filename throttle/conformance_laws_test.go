@@ -281,13 +281,13 @@ func TestConformanceFindsWhatARulePrevents(t *testing.T) {
 		{"sliding_window_list", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
 		{"fixed_window", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
 		{"sliding_window_counter", "a lost state is noticed", "redis.call('EXISTS', KEYS[3]) == 1", "true", "a lost state gives no more"},
-		{"fixed_window", "a longer window begins again", "length(c) > length(old)", "false", "a longer window holds no more either"},
-		{"sliding_window_log", "each run is kept while it counts", "newest('time', now - length(c))", "newest('time', now - length(c) + 50000)", "no window holds more after a late burst"},
-		{"sliding_window_list", "each run is kept while it counts", "newest('time', now - length(c))", "newest('time', now - length(c) + 50000)", "no window holds more after a late burst"},
+		{"fixed_window", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", "", "a longer window holds no more either"},
+		{"sliding_window_log", "each run is kept while it counts", "newest('time', now - long)", "newest('time', now - long + 50000)", "no window holds more after a late burst"},
+		{"sliding_window_list", "each run is kept while it counts", "newest('time', now - long)", "newest('time', now - long + 50000)", "no window holds more after a late burst"},
 		{"sliding_window_log", "the units of a run are counted", "int(now) .. ' ' .. int(number)", "int(now) .. ' ' .. int(math.ceil(number / 2))", "no window holds more after a late burst"},
 		{"sliding_window_log", "the times of runs stay", "= int(time) .. ' ' .. int(number - moved)", "= int(time - 50000) .. ' ' .. int(number - moved)", "units that are given back late give no more"},
-		{"fixed_window", "units of the window before are over", "one.slot >= c.keep - length(c) and", "", "units that are given back late give no more"},
-		{"sliding_window_counter", "units go back to their own bucket", "if behind == 1 then field", "if behind == 2 then field", "units that are given back late give no more"},
+		{"fixed_window", "units of the window before are over", "one.slot >= first and", "", "units that are given back late give no more"},
+		{"sliding_window_counter", "units go back to their own bucket", "one.slot >= start and", "", "units that are given back late give no more"},
 		{"leaky_bucket", "the exact pace", "base = bucket.base + turned * c.period", "base = bucket.base + turned * c.period - 1000", "saturated, the share is used"},
 	} {
 		t.Run(m.algorithm+" without "+m.rule, func(t *testing.T) {

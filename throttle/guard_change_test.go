@@ -57,7 +57,7 @@ func TestChangesOfTheGuardLawBreaksWithout(t *testing.T) {
 		{"token_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
 		{"leaky_bucket", "each change takes the widest terms since the last unit in", "math.max(c.passed or 0, ", "math.max(0, "},
 		{"leaky_bucket", "the last unit may be late", "behind + math.max(0, old.guard - c.guard)", "behind"},
-		{"sliding_window_log", "the guard in force when the last unit was granted", "math.max(c.guard, c.late)", "c.guard"},
-		{"sliding_window_list", "a smaller guard begins again", " or c.guard < old.guard", ""},
+		{"sliding_window_log", "units of before may be as late as their guard", "now < c.till and c.late or c.guard", "c.guard"},
+		{"sliding_window_list", "each change takes the widest guard of before in", "local guard = now < c.till and c.late or old.guard", "local guard = old.guard"},
 	})
 }

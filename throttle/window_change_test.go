@@ -52,10 +52,12 @@ func TestChangesOfTheWindowLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
 	windowChanges().breakWithout(t, []brokenRule{
-		{"sliding_window_log", "a longer window begins again", "length(c) > length(old)", "false"},
-		{"sliding_window_log", "the guard in force when the last unit was granted", "math.max(c.guard, c.late)", "c.guard"},
-		{"fixed_window", "the last unit leaves the shorter window first", "c.slot + c.window + math.max(c.guard, c.late)", "c.slot"},
-		{"sliding_window_counter", "the last unit leaves the shorter window first", "c.slot + c.window + math.max(c.guard, c.late)", "c.slot"},
+		{"sliding_window_log", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", ""},
+		{"sliding_window_log", "units of before may be as late as their guard", "now < c.till and c.late or c.guard", "c.guard"},
+		{"fixed_window", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", ""},
+		{"fixed_window", "a window goes on where the terms change", "now >= first + long", "true"},
+		{"sliding_window_counter", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", ""},
+		{"sliding_window_counter", "the next bucket begins behind the last unit", "math.max(start + long, tonumber(v[5]) + 1)", "start + long"},
 	})
 }
 
@@ -131,7 +133,7 @@ func (tr *trial) standsStill(d time.Duration) {
 // A unit may be as late as the guard in force when it was granted, however often the terms change before the next unit.
 func TestALateUnitCountsUnderAllTermsThatFollow(t *testing.T) {
 	t.Parallel()
-	for _, a := range windowed() {
+	for _, a := range append(logs(), algorithm(limit.FixedWindow)) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, "", a, contract(10), 1)
@@ -148,6 +150,91 @@ func TestALateUnitCountsUnderAllTermsThatFollow(t *testing.T) {
 			if got := time.Duration(tr.grants[len(tr.grants)-1]-last) * time.Microsecond; got < want {
 				t.Errorf("the next unit lies %v behind the last one, want %v at least", got, want)
 			}
+		})
+	}
+}
+
+// A change of the guard stops nothing, however long the window is: a fleet with `guard: auto` makes one at any time.
+func TestAnotherGuardStopsNothing(t *testing.T) {
+	t.Parallel()
+	for _, a := range windowed() {
+		for name, guard := range map[string]time.Duration{"longer": 30 * time.Millisecond, "shorter": 6 * time.Millisecond} {
+			t.Run(a.Name+", "+name, func(t *testing.T) {
+				t.Parallel()
+				tr := newTrial(t, "", a, contractOf(300, time.Hour), 1)
+				tr.pass(limit.Windowed(tr.c).Microseconds() - tr.now%limit.Windowed(tr.c).Microseconds())
+				tr.reserve(0, 100)
+				tr.set(windowAndGuard(time.Hour, guard))
+				if got := tr.reserve(0, 300).Schedule.Given; got != 200 {
+					t.Errorf("got %d units right behind the change, want the 200 that are left", got)
+				}
+				tr.mustKeep()
+			})
+		}
+	}
+}
+
+// Behind a longer window nothing is granted for as long as it is longer: what was forgotten had left the shorter one by then.
+func TestALongerWindowCostsAsMuchAsItIsLonger(t *testing.T) {
+	t.Parallel()
+	for _, a := range windowed() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", a, contractOf(300, 10*time.Second), 1)
+			tr.pass(limit.Windowed(tr.c).Microseconds() - tr.now%limit.Windowed(tr.c).Microseconds())
+			tr.reserve(0, 100)
+			tr.pass(limit.Windowed(tr.c).Microseconds() + 1_000_000)
+			tr.reserve(0, 100)
+			tr.set(windowAndGuard(12*time.Second, tr.c.Guard))
+			tr.standsStill(1900 * time.Millisecond)
+			if took := tr.waited(time.Second); took > 200*time.Millisecond {
+				t.Errorf("the next unit was granted %v after two seconds, want it at once", took)
+			}
+			tr.mustKeep()
+		})
+	}
+}
+
+// A guard that was longer counts until the units of then have left the window.
+func TestALongerGuardIsOver(t *testing.T) {
+	t.Parallel()
+	for _, a := range logs() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := newTrial(t, "", a, contract(10), 1)
+			tr.set(windowAndGuard(time.Second, 100*time.Millisecond))
+			tr.poll()
+			tr.pass(3_000_000)
+			tr.reserve(0, 10)
+			tr.set(windowAndGuard(time.Second, 10*time.Millisecond))
+			for _, want := range []time.Duration{1100 * time.Millisecond, 1010 * time.Millisecond} {
+				last := tr.grants[len(tr.grants)-1]
+				for tr.reserve(0, 10).Schedule.Given == 0 {
+					tr.pass(1_000)
+				}
+				if got := time.Duration(tr.grants[len(tr.grants)-1]-last) * time.Microsecond; got < want || got > want+2*time.Millisecond {
+					t.Errorf("got the next units %v behind the last ones, want %v", got, want)
+				}
+			}
+		})
+	}
+}
+
+// The state of a window that became longer is kept for as long: units of before count in it.
+func TestALongerWindowKeepsItsState(t *testing.T) {
+	t.Parallel()
+	for _, a := range windowed() {
+		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
+			tr := spent(t, a, time.Second)
+			tr.pass(500_000)
+			tr.set(windowAndGuard(4*time.Second, tr.c.Guard))
+			tr.poll()
+			if took := tr.waited(6 * time.Second); took < 3400*time.Millisecond {
+				t.Errorf("the next unit was granted after %v, and the last one leaves the window after 3.5s", took)
+			}
+			tr.saturate(3*limit.Windowed(tr.c).Microseconds(), 10)
+			tr.mustKeep()
 		})
 	}
 }

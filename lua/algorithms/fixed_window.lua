@@ -3,23 +3,32 @@
 -- one window's end and of the next one's beginning lie side by side, so a window of the provider's may hold
 -- 2 * cap - 1: all but the unit that the first one began with.
 --
--- The state is a count. In the limit's hash: keep, the end of the window, and the fields of window.lua.
+-- Where the terms change, the window goes on, and lasts as long as the new ones say.
+--
+-- The state is a text: "first count", when the window's first unit was granted, and how many it holds.
 
-function algorithm.back(c, _, list)
+local function running()
+  local first, count = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%d+)$')
+  return tonumber(first), tonumber(count)
+end
+
+function algorithm.back(_, _, list)
+  local first, count = running()
+  if not first then return end
   for _, one in ipairs(list) do
-    local count = tonumber(redis.call('GET', KEYS[3]) or 0)
-    if one.slot >= c.keep - length(c) and count >= one.units then redis.call('SET', KEYS[3], int(count - one.units), 'KEEPTTL') end
+    if one.slot >= first and count >= one.units then count = count - one.units end
   end
+  redis.call('SET', KEYS[3], int(first) .. ' ' .. int(count), 'KEEPTTL')
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
-  local wait = early(c, now, not_before)
+  local wait, long = early(c, now, not_before), length(c, now)
   if wait > 0 then return nil, wait end
-  local ends, count = math.min(c.keep, algorithm.left(c)), 0 -- a window that became shorter ends sooner
-  if now >= ends then ends = now + length(c) else count = tonumber(redis.call('GET', KEYS[3]) or 0) end
+  local first, count = running()
+  if not first or now >= first + long then first, count = now, 0 end
   local given = fitting(c, allowed(c) - count - ahead, want)
-  if given == 0 then return nil, count > 0 and ends - now or SOON end
-  redis.call('SET', KEYS[3], int(count + given))
-  granted(c, now, ends)
+  if given == 0 then return nil, count > 0 and first + long - now or SOON end
+  redis.call('SET', KEYS[3], int(first) .. ' ' .. int(count + given))
+  granted(now, first + long)
   return {given = given}
 end

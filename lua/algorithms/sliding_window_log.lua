@@ -36,7 +36,7 @@ local function newest(field, most)
 end
 
 -- leaves returns when the unit of that number leaves the window.
-local function leaves(c, number) return run(newest('number', number - 1) + 1).time + length(c) end
+local function leaves(number, long) return run(newest('number', number - 1) + 1).time + long end
 
 -- add writes a run down, and forgets all before the oldest one that still counts.
 local function add(now, number, oldest)
@@ -63,7 +63,7 @@ function algorithm.back(c, now, list)
   local before, moved, entries = this and this.number or 0, 0, {}
   for k = #runs, 1, -1 do
     local time, number = runs[k].time, runs[k].number
-    local counts = this or k < #runs or time > now - length(c) -- else runs in front of the first one were forgotten
+    local counts = this or k < #runs or time > now - length(c, now) -- else runs in front of the first one were forgotten
     if counts and by[time] then
       local units = math.min(by[time], number - before)
       moved, by[time] = moved + units, by[time] - units
@@ -78,18 +78,18 @@ function algorithm.back(c, now, list)
 end
 
 function algorithm.take(c, now, want, _, ahead, not_before)
-  local wait = early(c, now, not_before)
+  local wait, long = early(c, now, not_before), length(c, now)
   if wait > 0 then return nil, wait end
-  local gone, left = newest('time', now - length(c))
+  local gone, left = newest('time', now - long)
   local last = run(-1)
   local number = last and last.number or 0
   local count = number - left
   local given = fitting(c, allowed(c) - count - ahead, want)
   if given == 0 then -- until as many have left the window as are wanted
     local leave = math.min(allowed(c), needed(want) + ahead) + count - allowed(c)
-    return nil, leave > 0 and leaves(c, left + leave) - now or SOON
+    return nil, leave > 0 and leaves(left + leave, long) - now or SOON
   end
   add(now, number + given, gone)
-  granted(c, now, now + length(c))
+  granted(now, now + long)
   return {given = given}
 end
