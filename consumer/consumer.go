@@ -73,7 +73,7 @@ func (c *Consumer) register() error {
 }
 
 // Ready gets a notice when a lane that had no job ready has one, at least one after
-// [Consumer.Take] last found none. It is closed when Run is over. One goroutine is to receive from it.
+// [Consumer.TakeFrom] last found none. It is closed when Run is over. One goroutine is to receive from it.
 func (c *Consumer) Ready() <-chan struct{} { return c.scheduler.Ready() }
 
 // Take hands out the job that goes next, of the first lane that has one; nil: none is ready. It

@@ -23,8 +23,8 @@ type Assignment struct {
 	sched *Scheduler
 
 	idle        chan struct{} // closed when it drains and no job is awaited
-	hasDiverted chan struct{} // diverted is not empty; one slot
-	news        chan struct{} // there is news for the fetcher; one slot, since a second notice says nothing new
+	hasDiverted chan struct{} // diverted is not empty; room for one
+	news        chan struct{} // there is news for the fetcher; room for one, since a second notice says nothing new
 
 	// Guarded by the scheduler's lock.
 	phase    phase

@@ -117,7 +117,7 @@ func (d *Delivery) Note() any { return d.note }
 // back or deferred. The consumer does not read it.
 func (d *Delivery) SetNote(note any) { d.note = note }
 
-// SetSlot notes for when the job was granted a slot; see [Stay].
+// SetSlot notes for when the job was granted a slot; see Stay of package status.
 func (d *Delivery) SetSlot(at time.Time) { d.slot.Store(at.UnixNano()) }
 
 // Slot is what [Delivery.SetSlot] noted last; zero: nothing.

@@ -81,9 +81,9 @@ func (d *Delivery) stay() status.Stay {
 		one.Limit = d.limit
 	case states.Ready:
 		one.For, one.Ahead, one.Tenant = status.WaitsForTurn, d.part.src.Lane.ready.Before(func(one *Delivery) bool { return one == d }), d.tenant
-	case states.InFlight, states.TimedOut, states.Abandoned, states.Over:
+	case states.InFlight, states.Abandoned, states.Over:
 		one.For = status.WaitsForCall
-	case states.Writing, states.Diverted:
+	case states.Writing, states.Diverted, states.TimedOut: // the key of one that timed out is free once its record is written
 		one.For = status.WaitsForRecord
 	}
 	return one

@@ -81,6 +81,14 @@ func TestAJobSaysWhatItWaitsFor(t *testing.T) {
 			BeginRecord(w.Take())
 			return 0
 		}, status.Stay{For: status.WaitsForRecord}},
+		"the record of one that timed out": {func(w *bench, p *Partition) int64 {
+			addJobs(p, 0)
+			d := w.Take()
+			w.mu.Lock()
+			defer w.unlock()
+			w.timeOut(d, time.Now())
+			return 0
+		}, status.Stay{For: status.WaitsForRecord}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

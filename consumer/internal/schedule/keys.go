@@ -26,6 +26,8 @@ const (
 //	the first job …              the key                      the next job
 //	sleeps after a call          stays held                   waits on
 //	is requeued                  stays held                   waits on
+//	waits for a limit, or is     stays held                   waits on
+//	held by a rule
 //	is done                      stays held, until its        may go then
 //	                             result is in Kafka, where
 //	                             results are written

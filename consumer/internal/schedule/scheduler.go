@@ -48,7 +48,7 @@ type Scheduler struct {
 	log     steps.Log
 	seed    maphash.Seed    // of the keys' hashes
 	random  func(n int) int // below n; a test may choose
-	ready   chan struct{}   // a job became ready; one slot, since a second notice says nothing new
+	ready   chan struct{}   // a job became ready; room for one, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
 
 	mu       sync.Mutex  // released by unlock alone, which logs the steps
@@ -107,7 +107,7 @@ func (s *Scheduler) fillAll() {
 }
 
 // Ready gets a notice when a lane that had no job ready has one, at least one after
-// [Scheduler.Take] last found none. Finish closes it.
+// [Scheduler.TakeFrom] last found none. Finish closes it.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
 // Take hands out the best job that is ready; nil: none is. It is of the first lane that has
@@ -222,7 +222,7 @@ func (s *Scheduler) Finish() {
 	close(s.ready)
 }
 
-// notify puts a notice into a channel of one slot.
+// notify puts a notice into a channel of room for one.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
