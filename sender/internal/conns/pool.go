@@ -20,7 +20,7 @@ type Pool struct {
 	ctx       context.Context //nolint:containedctx // of the dials ahead, which end with Close
 	cancel    context.CancelFunc
 	ahead     sync.WaitGroup // dials ahead
-	progress  chan struct{}  // one slot: a connection or an error has come
+	progress  chan struct{}  // room for one: a connection or an error has come
 	unused    *time.Timer    // calls closeUnused
 
 	mu     sync.Mutex // never held across a dial or a call

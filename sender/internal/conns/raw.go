@@ -46,7 +46,7 @@ type callState struct {
 }
 
 func newRawConn(c net.Conn, tls bool) *rawConn {
-	r := &rawConn{Conn: c, tls: tls, roundTrip: roundTrip(c), suspended: boottime.Suspended}
+	r := &rawConn{Conn: c, tls: tls, roundTrip: handshakeTime(c), suspended: boottime.Suspended}
 	r.timer = time.AfterFunc(time.Hour, r.expire)
 	r.timer.Stop()
 	return r

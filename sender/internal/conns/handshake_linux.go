@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roundTrip returns the round trip of a connection's TCP handshake, as the kernel
+// handshakeTime returns the round trip of a connection's TCP handshake, as the kernel
 // measured it. It must be read before anything is written: later readings
 // (tcpi_rtt, tcpi_rttvar) also hold the time for which the provider's kernel
 // delays its acknowledgements, up to 40 ms. 0: not known.
-func roundTrip(c net.Conn) (d time.Duration) {
+func handshakeTime(c net.Conn) (d time.Duration) {
 	s, ok := c.(syscall.Conn)
 	if !ok {
 		return 0
