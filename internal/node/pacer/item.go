@@ -37,7 +37,8 @@ func (i *Item) Context() context.Context {
 const maxUnwritten = 64
 
 // Places holds a token for each item between the pacer and the write of its call. The pacer
-// puts it in, and the item's worker frees the place.
+// puts it in. The item's worker frees the place when the call has its permit, or when it has
+// to dial or to ask for another slot first.
 type Places chan struct{}
 
 // NewPlaces makes the places of one pacer and its workers.
