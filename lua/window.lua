@@ -2,7 +2,7 @@
 -- are used within the lateness, which the guard covers. So a bound on the grants of any window + guard is one on the
 -- arrivals of any window.
 --
--- In the limit's hash: slot, when a unit was granted last; known, by when all units had arrived that the state may have forgotten;
+-- In the limit's hash: slot, when a unit was granted last; known, all units that the state may have forgotten had arrived by then;
 -- late, the widest guard of units from before the last change, and till, until when one of these may count for that; keep, until
 -- when the state key must be there: without it, units that still count would be forgotten.
 --
@@ -33,24 +33,23 @@ function algorithm.begin(c, not_before)
 end
 
 -- change: another cap counts the units granted before. In a longer window those count again that had left the shorter one, and
--- were forgotten: nothing is granted until they have left the longer one too. A longer guard costs nothing, for units of before
--- are no later than theirs. Terms that were mistaken can be undone at once.
-function algorithm.change(c, old, now)
+-- were forgotten: nothing is granted until they have left the longer one too. For a longer guard nothing is waited for: units of
+-- before are no later than theirs. A longer window that was mistaken can be undone at once. Units are granted ahead of now, so
+-- what was forgotten may have left the window at the last one of them.
+function algorithm.change(c, old, now, not_before)
   if c.window == old.window and c.guard == old.guard then return nil end
   local guard = now < c.till and c.late or old.guard
-  c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))
+  c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))
   c.late, c.till = guard, guard > c.guard and c.slot + c.window + guard or 0
   note('known', int(c.known))
   note('late', int(c.late))
   note('till', int(c.till))
-  local longer = c.window - old.window
-  if longer <= 0 then return nil end
-  local keep = c.keep + 2 * longer -- the state may say that units count for two lengths
-  if redis.call('PEXPIRE', KEYS[3], int(math.max(0, math.ceil((keep - now) / 1000)) + 1000)) == 1 then
+  local keep = math.max(c.keep, c.slot + 2 * length(c, now)) -- a unit counts for two lengths at most
+  if c.window > old.window and redis.call('PEXPIRE', KEYS[3], int(math.max(0, math.ceil((keep - now) / 1000)) + 1000)) == 1 then
     c.keep = keep
     note('keep', int(keep))
   end
-  return math.max(now, c.known + c.window)
+  return math.max(now, not_before, c.known + c.window)
 end
 
 -- early is how long nothing may be granted yet.

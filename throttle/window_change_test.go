@@ -52,11 +52,11 @@ func TestChangesOfTheWindowLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
 	windowChanges().breakWithout(t, []brokenRule{
-		{"sliding_window_log", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", ""},
+		{"sliding_window_log", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))", ""},
 		{"sliding_window_log", "units of before may be as late as their guard", "now < c.till and c.late or c.guard", "c.guard"},
-		{"fixed_window", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", ""},
+		{"fixed_window", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))", ""},
 		{"fixed_window", "a window goes on where the terms change", "now >= first + long", "true"},
-		{"sliding_window_counter", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), now - old.window))", ""},
+		{"sliding_window_counter", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))", ""},
 		{"sliding_window_counter", "the next bucket begins behind the last unit", "math.max(start + long, tonumber(v[5]) + 1)", "start + long"},
 	})
 }
@@ -114,6 +114,9 @@ func TestAWindowThatIsUndoneLeavesNothingBehind(t *testing.T) {
 			tr.standsStill(2 * time.Second)
 			tr.set(control.Change{Values: parameters.Values{"window": "1s"}})
 			tr.waited(time.Second)
+			if began := limit.Micros(tr.reserve(0, 1).Settings.Began); began > tr.now+1_000_000 {
+				t.Errorf("the terms are in force only %d µs from now, and units are granted", began-tr.now)
+			}
 			tr.saturate(3*limit.Windowed(tr.c).Microseconds(), 10)
 			tr.mustKeep()
 		})
@@ -154,7 +157,7 @@ func TestALateUnitCountsUnderAllTermsThatFollow(t *testing.T) {
 	}
 }
 
-// A change of the guard stops nothing, however long the window is: a fleet with `guard: auto` makes one at any time.
+// A change of the guard stops nothing, however long the window is.
 func TestAnotherGuardStopsNothing(t *testing.T) {
 	t.Parallel()
 	for _, a := range windowed() {
@@ -237,4 +240,38 @@ func TestALongerWindowKeepsItsState(t *testing.T) {
 			tr.mustKeep()
 		})
 	}
+}
+
+// A change that comes right behind a grant: that one is for a time ahead, and had units forgotten that are in the window until then.
+func TestAChangeRightBehindAGrantForgetsNothing(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.FixedWindow), contract(10), 1)
+	tr.pass(3_000_000)
+	tr.reserve(0, 10)
+	first := tr.grants[len(tr.grants)-1]
+	tr.pass(limit.Windowed(tr.c).Microseconds())
+	tr.reserve(0, 1) // a new window begins
+	tr.set(windowAndGuard(2*time.Second, tr.c.Guard))
+	for tr.reserve(0, 9).Schedule.Given == 0 {
+		tr.pass(500)
+	}
+	if got, want := time.Duration(tr.grants[len(tr.grants)-1]-first)*time.Microsecond, 2*time.Second+tr.c.Guard; got < want {
+		t.Errorf("the next units lie %v behind those that were forgotten, want %v at least", got, want)
+	}
+}
+
+// The first unit of a window is a whole window away from the next one, and counts whether or not it is used.
+func TestAFixedWindowKeepsTheUnitThatItBeganWith(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.FixedWindow), contract(2), 1)
+	tr.pass(3_000_000)
+	tr.reserve(0, 1)
+	tr.unused = tr.dropped(1)
+	tr.pass(1_000)
+	if got := tr.reserve(0, 2).Schedule.Given; got != 1 {
+		t.Errorf("got %d units beside one that was not used, want 1", got)
+	}
+	tr.pass(limit.Windowed(tr.c).Microseconds() - 1_000)
+	tr.reserve(0, 2)
+	tr.mustKeep()
 }

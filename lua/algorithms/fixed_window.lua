@@ -1,7 +1,7 @@
 -- with window.lua
 -- A fixed window: it begins with its first unit, lasts window + guard, and holds no more than the cap. The units of
 -- one window's end and of the next one's beginning lie side by side, so a window of the provider's may hold
--- 2 * cap - 1: all but the unit that the first one began with.
+-- 2 * cap - 1: all but the unit that the first one began with. So that one counts whether or not it is used.
 --
 -- Where the terms change, the window goes on, and lasts as long as the new ones say.
 --
@@ -16,7 +16,7 @@ function algorithm.back(_, _, list)
   local first, count = running()
   if not first then return end
   for _, one in ipairs(list) do
-    if one.slot >= first and count >= one.units then count = count - one.units end
+    if one.slot >= first then count = math.max(1, count - one.units) end
   end
   redis.call('SET', KEYS[3], int(first) .. ' ' .. int(count), 'KEEPTTL')
 end

@@ -56,8 +56,7 @@ func (c Contract) Stated() Contract {
 }
 
 // ChoosesLateness reports whether the fleet chooses the lateness of these settings.
-// Only slots on a timeline have their own time, and a timeline alone can take a
-// new guard over without a pause.
+// Only slots on a timeline have times of their own.
 func (s Settings) ChoosesLateness() bool {
 	a, _ := AlgorithmNamed(s.Algorithm) // the zero value of a newer release's
 	return s.Auto && a.Ahead && !s.Paused
