@@ -62,7 +62,6 @@ func TestAnAccountWithSeveralLimits(t *testing.T) {
 		Nodes: 3, Cap: 120, Window: time.Second, Jobs: 480, Scenario: demo.SMS, // a rate that a race build keeps on a busy machine
 		Settings: []string{"limits.0.guard=60ms", "limits.0.lateness=50ms"}, // the embedded Redis is slow under the race detector
 	}
-	began := time.Now()
 	v, err := demo.Run(t.Context(), o, func(s demo.Snapshot) {
 		lanes = lanes || s.Lanes["bulk"] > 0
 		waited = waited || s.Waiting["sender"]+s.Waiting["recipient"] > 0
@@ -82,9 +81,8 @@ func TestAnAccountWithSeveralLimits(t *testing.T) {
 			t.Errorf("got %+v, want at most the cap, and some calls where the provider could judge", l)
 		}
 	}
-	took := time.Since(began)
-	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.P50S > took.Seconds()/20 {
-		t.Errorf("got waits of urgent jobs of %+v, want that half of them take less than a twentieth of the run of %s", v.Urgent, took)
+	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.P50S > 0.5 {
+		t.Errorf("got waits of urgent jobs of %+v, want that half of them take less than half a second", v.Urgent)
 	}
 	if !lanes || !waited || !slowed {
 		t.Errorf("the view showed waiting lanes: %v, jobs that wait for a limit: %v, a provider that refuses: %v; want all", lanes, waited, slowed)
