@@ -45,7 +45,7 @@ func TestGatesReal(t *testing.T) {
 	hot.hot, cut.after = 200, 270
 	t.Run("a node works alone", func(t *testing.T) {
 		alone := crowd
-		alone.nodes = 1
+		alone.nodes, alone.jobs, alone.hot = 1, 4_000, 10
 		w.gates(t, alone, nothing)
 	})
 	t.Run("nothing happens", func(t *testing.T) { w.gates(t, hot, nothing) })
