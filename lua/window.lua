@@ -40,6 +40,8 @@ function algorithm.change(c, old, now, not_before)
   if c.window == old.window and c.guard == old.guard then return nil end
   local guard = now < c.till and c.late or old.guard
   c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))
+  -- In a shorter window units are granted that the one before had no room for, so none goes until all of before have arrived.
+  if c.window < old.window then c.known = math.max(c.known, c.slot + guard + 1 - c.window) end
   c.late, c.till = guard, guard > c.guard and c.slot + c.window + guard or 0
   note('known', int(c.known))
   note('late', int(c.late))

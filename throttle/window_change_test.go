@@ -9,6 +9,9 @@ import (
 	"dispatcher/throttle/limit/parameters"
 )
 
+// forgottenCount is the rule that what a longer window counts again is waited for.
+const forgottenCount = "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))"
+
 // windowed are the algorithms that count the units of a window.
 func windowed() []limit.Algorithm {
 	return []limit.Algorithm{
@@ -52,11 +55,12 @@ func TestChangesOfTheWindowLawBreaksWithout(t *testing.T) {
 	oneGoroutine(t)
 	t.Parallel()
 	windowChanges().breakWithout(t, []brokenRule{
-		{"sliding_window_log", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))", ""},
+		{"sliding_window_log", "what a longer window counts again is waited for", forgottenCount, ""},
 		{"sliding_window_log", "units of before may be as late as their guard", "now < c.till and c.late or c.guard", "c.guard"},
-		{"fixed_window", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))", ""},
+		{"fixed_window", "what a longer window counts again is waited for", forgottenCount, ""},
 		{"fixed_window", "a window goes on where the terms change", "now >= first + long", "true"},
-		{"sliding_window_counter", "what a longer window counts again is waited for", "c.known = math.max(c.known, math.min(c.slot + math.max(c.late, old.guard), math.max(now, c.slot) - old.window))", ""},
+		{"sliding_window_counter", "what a longer window counts again is waited for", forgottenCount, ""},
+		{"sliding_window_log", "none goes in a shorter window before all of the longer one have arrived", "if c.window < old.window then", "if false then"},
 		{"sliding_window_counter", "the next bucket begins behind the last unit", "math.max(start + long, tonumber(v[5]) + 1)", "start + long"},
 	})
 }
@@ -65,10 +69,16 @@ func TestChangesOfTheWindowLawBreaksWithout(t *testing.T) {
 func spent(t *testing.T, a limit.Algorithm, window time.Duration) *trial {
 	t.Helper()
 	tr := newTrial(t, "", a, contractOf(300, window), 1)
-	tr.pass(limit.Windowed(tr.c).Microseconds() - tr.now%limit.Windowed(tr.c).Microseconds())
+	tr.toBucket()
 	for tr.reserve(0, tr.c.Cap).Schedule.Given > 0 {
 	}
 	return tr
+}
+
+// toBucket passes the time until the clock's next window and guard begin.
+func (tr *trial) toBucket() {
+	length := limit.Windowed(tr.c).Microseconds()
+	tr.pass(length - tr.now%length)
 }
 
 // waited is how long nothing is granted.
@@ -165,7 +175,7 @@ func TestAnotherGuardStopsNothing(t *testing.T) {
 			t.Run(a.Name+", "+name, func(t *testing.T) {
 				t.Parallel()
 				tr := newTrial(t, "", a, contractOf(300, time.Hour), 1)
-				tr.pass(limit.Windowed(tr.c).Microseconds() - tr.now%limit.Windowed(tr.c).Microseconds())
+				tr.toBucket()
 				tr.reserve(0, 100)
 				tr.set(windowAndGuard(time.Hour, guard))
 				if got := tr.reserve(0, 300).Schedule.Given; got != 200 {
@@ -184,7 +194,7 @@ func TestALongerWindowCostsAsMuchAsItIsLonger(t *testing.T) {
 		t.Run(a.Name, func(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, "", a, contractOf(300, 10*time.Second), 1)
-			tr.pass(limit.Windowed(tr.c).Microseconds() - tr.now%limit.Windowed(tr.c).Microseconds())
+			tr.toBucket()
 			tr.reserve(0, 100)
 			tr.pass(limit.Windowed(tr.c).Microseconds() + 1_000_000)
 			tr.reserve(0, 100)
