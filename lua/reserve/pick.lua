@@ -48,7 +48,7 @@ if GATES > 0 then -- a call without gates does not make these functions
     if units < 0 then quotas.add_units(owner[i], tally, math.min(-units, owner[i].cap), slot)
     elseif not quotas.take_back(owner[i], tally, units, slot) then return state end
     quotas.write_counts(owner[i], KEYS[6 + 4 * GATES + i], tally)
-    return quotas.written_counts(tally)
+    return quotas.written_counts(owner[i], tally)
   end
 
   -- correct does the same of a last grant. Of a slot that is not the last one nothing is given back: somebody relies on it. A

@@ -13,7 +13,11 @@
 -- window too early. So a rolling quota that is no longer than a gate's window waits for all of it, as gates do.
 -- Slots of a reservation whose reply was lost are not
 -- used, so nobody has to remember them. With a key nobody remembers the states: see on_lost.
-local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as quota.Parts
+--
+-- A clock of Redis that goes ahead ends windows of the calendar too early, and once it is set back they go on. So the newest
+-- windows that are over stay known: a clock that was ahead has seen two at most since the one that goes on, unless it was ahead
+-- for a whole window. A state stays for as long behind its newest window, an hour at most.
+local quotas = {PARTS = 64, PAST = 2} -- functions; the parts of a rolling quota's window, as quota.Parts; windows known that are over
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
 
 if GATES > 0 then -- a call without gates does not make these functions
@@ -40,14 +44,14 @@ if GATES > 0 then -- a call without gates does not make these functions
     return now + POLL
   end
 
-  -- read_counts reads a state. Windows that are over are left out. Parts that lie further ahead than any slot were counted before
+  -- read_counts reads a state. Parts that are over are left out. Parts that lie further ahead than any slot were counted before
   -- the clock was set back. They count as the newest part: for a window at most, where the state is written again. So it returns
   -- also whether there are some.
   function quotas.read_counts(gate, text)
     local tally, last_part, ahead = {}, gate.rolling > 0 and math.floor((now + HORIZON + STEP) / gate.part) or math.huge, false
     for id, all, back in string.gmatch(text or '', '(%d+):(%d+):(%d+)') do
       id = tonumber(id)
-      if quotas.over(gate, id) > now then
+      if gate.rolling == 0 or quotas.over(gate, id) > now then
         ahead, id = ahead or id > last_part, math.min(id, last_part)
         local n = tally[id] or {granted = 0, returned = 0}
         tally[id] = {granted = n.granted + tonumber(all), returned = n.returned + tonumber(back)}
@@ -56,19 +60,25 @@ if GATES > 0 then -- a call without gates does not make these functions
     return tally, ahead
   end
 
-  function quotas.written_counts(tally)
-    local all, text = {}, {}
+  -- written_counts is a state as text: the windows that count, and the newest ones that are over.
+  function quotas.written_counts(gate, tally)
+    local all, text, past = {}, {}, 0
     for id in pairs(tally) do all[#all + 1] = id end
-    table.sort(all)
-    for i, id in ipairs(all) do text[i] = int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned) end
+    table.sort(all, function(a, b) return a > b end)
+    for _, id in ipairs(all) do
+      if quotas.over(gate, id) <= now then past = past + 1 end
+      if past > quotas.PAST then break end
+      table.insert(text, 1, int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned))
+    end
     return table.concat(text, ' ')
   end
 
   function quotas.write_counts(gate, key, tally)
-    local ends = now
+    local ends, b = now, gate.bounds
     for id in pairs(tally) do ends = math.max(ends, quotas.over(gate, id)) end
-    local margin = gate.rolling > 0 and math.min(60000, gate.rolling / 1000) or 60000 -- ms
-    redis.call('SET', key, quotas.written_counts(tally), 'PX', int(math.ceil((ends - now) / 1000 + margin)))
+    local margin = math.min(60000, gate.rolling / 1000) -- ms
+    if b[4] then margin = math.min(3600000, (b[4] - b[3]) / 1000) end
+    redis.call('SET', key, quotas.written_counts(gate, tally), 'PX', int(math.ceil((ends - now) / 1000 + margin)))
   end
 
   -- spent is how many units count beside a slot in a window.
