@@ -54,6 +54,11 @@ func TestAnOptionOutOfItsRangeIsNamed(t *testing.T) {
 	}
 }
 
+// mostPassed is how many other jobs may be called while an urgent one waits, at half of these: those that have slots already, and
+// the least share of their lane. On an idle machine it is 4; with the lanes in the other order, 133. How long
+// they wait says nothing of the order: that is many seconds where the machine is busy.
+const mostPassed = 20
+
 // The scenario sms keeps all its limits, loses nothing and has its urgent jobs called before the others.
 func TestAnAccountWithSeveralLimits(t *testing.T) {
 	t.Parallel()
@@ -81,8 +86,8 @@ func TestAnAccountWithSeveralLimits(t *testing.T) {
 			t.Errorf("got %+v, want at most the cap, and some calls where the provider could judge", l)
 		}
 	}
-	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.P50S > 0.5 {
-		t.Errorf("got waits of urgent jobs of %+v, want that half of them take less than half a second", v.Urgent)
+	if v.Urgent == nil || v.Urgent.Jobs < 200 || v.Urgent.PassedP50 > mostPassed {
+		t.Errorf("got waits of urgent jobs of %+v, want that half of them let %d others pass at most", v.Urgent, mostPassed)
 	}
 	if !lanes || !waited || !slowed {
 		t.Errorf("the view showed waiting lanes: %v, jobs that wait for a limit: %v, a provider that refuses: %v; want all", lanes, waited, slowed)

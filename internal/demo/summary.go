@@ -50,11 +50,13 @@ type Judged struct {
 	Excess      int     `json:"excess"`   // likewise
 }
 
-// Waits is how long jobs took from the write of their record to their call.
+// Waits is how long jobs took from the write of their record to their call, and how many jobs of other lanes
+// were called meanwhile.
 type Waits struct {
-	Jobs int     `json:"jobs"`
-	P50S float64 `json:"p50_s"`
-	P99S float64 `json:"p99_s"`
+	Jobs      int     `json:"jobs"`
+	P50S      float64 `json:"p50_s"`
+	P99S      float64 `json:"p99_s"`
+	PassedP50 int     `json:"passed_p50"`
 }
 
 // monitor observes a run from outside.
@@ -195,15 +197,34 @@ func (m *monitor) judgeOthers(v *Summary) {
 
 // waitsOf are the waits of urgent jobs, which have the number of their record in their ids.
 func waitsOf(written []time.Duration, arrivals []provider.Arrival) *Waits {
-	waits := make([]time.Duration, len(written))
+	called := make([]time.Duration, len(written)) // first
+	var others []time.Duration
 	for _, a := range arrivals {
-		var sender, n int
-		if _, err := fmt.Sscanf(a.Key, "s%d-c%d-", &sender, &n); err == nil && n < len(written) {
-			if wait := a.At - written[n]; waits[n] == 0 || wait < waits[n] {
-				waits[n] = wait
-			}
+		n, urgent := urgentJob(a.Key)
+		switch {
+		case !urgent:
+			others = append(others, a.At)
+		case n < len(written) && (called[n] == 0 || a.At < called[n]):
+			called[n] = a.At
 		}
 	}
+	slices.Sort(others)
+	waits, passed := make([]time.Duration, len(written)), make([]int, len(written))
+	for n, from := range written {
+		waits[n] = called[n] - from
+		before, _ := slices.BinarySearch(others, from)
+		until, _ := slices.BinarySearch(others, called[n])
+		passed[n] = until - before
+	}
 	slices.Sort(waits)
-	return &Waits{Jobs: len(waits), P50S: waits[len(waits)/2].Seconds(), P99S: waits[len(waits)*99/100].Seconds()}
+	slices.Sort(passed)
+	half := len(waits) / 2
+	return &Waits{Jobs: len(waits), P50S: waits[half].Seconds(), P99S: waits[len(waits)*99/100].Seconds(), PassedP50: passed[half]}
+}
+
+// urgentJob is the number of an urgent job's record, of a call with this key.
+func urgentJob(key string) (n int, urgent bool) {
+	var sender int
+	_, err := fmt.Sscanf(key, "s%d-c%d-", &sender, &n)
+	return n, err == nil
 }
