@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"dispatcher/internal/boottime"
-	"dispatcher/internal/wait"
+	"dispatcher/internal/wakeup"
 )
 
 // Slot is the permission to begin one call, at a time of its own. The times carry the
@@ -120,8 +120,18 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if d := time.Until(t); d > 0 && !wait.For(ctx, d) {
+	d := time.Until(t)
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	w := wakeup.In(time.Until(t))
+	defer w.LetGo()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return nil
 }

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package wakeup
+
+import "time"
+
+// Wakeup is none.
+type Wakeup struct{}
+
+// In does nothing.
+func In(time.Duration) Wakeup { return Wakeup{} }
+
+// LetGo does nothing.
+func (Wakeup) LetGo() {}
