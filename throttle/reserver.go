@@ -246,7 +246,7 @@ func (r *reserver) call(ctx context.Context, number int, requests []request) {
 	if r.clock.Epoch == 0 {
 		r.beginsAt = answered.Add(reply.Settings.PollInterval())
 	}
-	r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Lasted: reply.Lasted, Epoch: reply.Epoch})
+	r.observe(clock.Reading{Asked: asked, Answered: answered, Now: reply.Now, Epoch: reply.Epoch})
 	isNew := !r.learned && reply.Cooldown == script.CooldownSettingsLost
 	larger := r.known.LargestCost()
 	r.take(reply)

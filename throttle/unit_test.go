@@ -7,14 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"dispatcher/internal/containers"
 	"dispatcher/internal/fault"
 	"dispatcher/throttle/internal/clock"
-	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
 
@@ -95,12 +91,11 @@ func TestClockIsConservative(t *testing.T) {
 			at += time.Duration(rapid.Int64Range(0, 5e6).Draw(rt, "gap")) * time.Microsecond
 			there := time.Duration(rapid.Int64Range(0, 300).Draw(rt, "there")) * time.Microsecond
 			back := time.Duration(rapid.Int64Range(0, 300).Draw(rt, "back")) * time.Microsecond
-			lasted := time.Duration(rapid.Int64Range(0, 300).Draw(rt, "lasted")) * time.Microsecond
-			r := clock.Reading{Asked: origin.Add(at), Answered: origin.Add(at + there + lasted + back), Now: redis(at + there).Microseconds(), Lasted: lasted, Epoch: 1}
+			r := clock.Reading{Asked: origin.Add(at), Answered: origin.Add(at + there + back), Now: redis(at + there).Microseconds(), Epoch: 1}
 			if c.Observe(r) {
 				rt.Fatal("a step was seen where there was none")
 			}
-			at += there + lasted + back
+			at += there + back
 		}
 		slot := at + 100*time.Millisecond // true time of the slot, on the node's clock
 		notBefore, notAfter := c.Slot(redis(slot).Microseconds(), limit.DefaultLateness, origin.Add(at))
@@ -112,62 +107,6 @@ func TestClockIsConservative(t *testing.T) {
 			rt.Errorf("a call could begin %v after its slot, want at most %v", late, limit.DefaultLateness)
 		}
 	})
-}
-
-// The time that the script took is known, so the mapping is as wide as the way there and back. A clock that stepped meanwhile
-// says nothing of that time.
-func TestAMappingIsAsWideAsTheWayThereAndBack(t *testing.T) {
-	t.Parallel()
-	for lasted, want := range map[time.Duration]time.Duration{
-		0: 500 * time.Microsecond, 300 * time.Microsecond: 200 * time.Microsecond, 501 * time.Microsecond: 500 * time.Microsecond,
-	} {
-		c := clock.Clock{Origin: time.Unix(5000, 0)}
-		c.Observe(clock.Reading{Asked: c.Origin, Answered: c.Origin.Add(500 * time.Microsecond), Now: 1_000_000, Lasted: lasted, Epoch: 1})
-		if got := c.Width(c.Origin.Add(500 * time.Microsecond)); got != want {
-			t.Errorf("a script that took %v of 500µs: got a width of %v, want %v", lasted, got, want)
-		}
-	}
-}
-
-// A reply says how long its script took, by the clock that it names: not at all where that clock stands still, and no longer
-// than the round trip on a real one.
-func TestAReplySaysHowLongItsScriptTook(t *testing.T) {
-	t.Parallel()
-	mini := miniredis.RunT(t)
-	mini.SetTime(time.Unix(1_700_000_000, 0))
-	for range 3 {
-		if lasted, _ := tookOf(t, patient(t, mini.Addr())); lasted != 0 {
-			t.Errorf("got %v by a clock that stands still, want 0s", lasted)
-		}
-	}
-}
-
-func TestAReplySaysHowLongItsScriptTookReal(t *testing.T) {
-	t.Parallel()
-	rdb, seen := patient(t, containers.Redis(t).Addr), time.Duration(0)
-	for range 10 {
-		lasted, trip := tookOf(t, rdb)
-		seen = max(seen, lasted)
-		if lasted > trip {
-			t.Errorf("got %v of a round trip of %v", lasted, trip)
-		}
-	}
-	if seen == 0 {
-		t.Error("no script took any time")
-	}
-}
-
-// tookOf asks for slots once, and returns how long the script took, and the round trip.
-func tookOf(t *testing.T, rdb redis.UniversalClient) (lasted, trip time.Duration) {
-	t.Helper()
-	begun := time.Now()
-	r, err := script.NewScripts(rdb, "took", "provider", "n1").Reserve(t.Context(), script.Ask{
-		Want: 5, Seq: 1, Identity: string(IdentityNone), Nearest: nearest, Known: seeded(contract(300)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Lasted, time.Since(begun)
 }
 
 func TestClockSeesSteps(t *testing.T) {

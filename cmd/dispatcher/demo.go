@@ -184,7 +184,7 @@ func verdictText(v demo.Summary) string {
 	}
 	text += othersText(v.Limits)
 	if v.Urgent != nil {
-		text += fmt.Sprintf("  urgent    %d jobs of the first lane: half were called within %.0f ms of their write, 99 %% within %.0f ms; %d other jobs passed half of them at most\n", v.Urgent.Jobs, 1000*v.Urgent.P50S, 1000*v.Urgent.P99S, v.Urgent.PassedP50)
+		text += fmt.Sprintf("  urgent    %d jobs of the first lane: half were called within %.0f ms of their write, 99 %% within %.0f ms; half let %d other jobs pass at most\n", v.Urgent.Jobs, 1000*v.Urgent.P50S, 1000*v.Urgent.P99S, v.Urgent.PassedP50)
 	}
 	if v.Changes > 0 {
 		text += fmt.Sprintf("  changes   %d to the limit; each window was judged by the limit in force\n", v.Changes)

@@ -208,6 +208,11 @@ func waitsOf(written []time.Duration, arrivals []provider.Arrival) *Waits {
 			called[n] = a.At
 		}
 	}
+	for n := range called {
+		if called[n] == 0 { // it never was
+			called[n] = arrivals[len(arrivals)-1].At
+		}
+	}
 	slices.Sort(others)
 	waits, passed := make([]time.Duration, len(written)), make([]int, len(written))
 	for n, from := range written {

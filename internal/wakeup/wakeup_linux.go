@@ -2,6 +2,7 @@ package wakeup
 
 import (
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,37 +17,51 @@ type timer struct {
 	fd   int
 }
 
-// free holds timers that nobody needs, for the next wakeups.
-var free = make(chan *timer, 64) //nolint:gochecknoglobals // timers are the same for all
+// most is how many wakeups there are at once. A process in which more goroutines wait is awake.
+const most = 64
 
-// behind is how much later than the runtime's timer the kernel's ends. The runtime would find its own one not due yet, and
+// free holds timers that nobody needs, for the next wakeups. made is how many there are.
+var (
+	free = make(chan *timer, most) //nolint:gochecknoglobals // timers are the same for all
+	made atomic.Int64              //nolint:gochecknoglobals // likewise
+)
+
+// behind: the kernel's timer ends so much later than the runtime's. The runtime would find its own one not due yet, and
 // wait for another millisecond.
 const behind = 20 * time.Microsecond
 
-// In wakes the runtime after d, unless it is let go before. It is to be let go.
+// In wakes the runtime after d. The caller frees the wakeup when it has waited.
 func In(d time.Duration) Wakeup {
-	var t *timer
-	select {
-	case t = <-free:
-	default:
-		fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
-		if err != nil {
-			return Wakeup{}
-		}
-		t = &timer{os.NewFile(uintptr(fd), "timer"), fd} //nolint:gosec // not negative
+	t := take()
+	if t == nil {
+		return Wakeup{}
 	}
-	_ = unix.TimerfdSettime(t.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d + behind))}, nil) // without it, timers are late
+	_ = unix.TimerfdSettime(t.fd, 0, &unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d + behind))}, nil) // without it, the runtime's timer is late
 	return Wakeup{t}
 }
 
-// LetGo ends the wakeup, also one that was heard.
-func (w Wakeup) LetGo() {
-	if w.timer == nil {
-		return
-	}
+// take returns a timer that nobody needs, or a new one; nil where there are enough, or the kernel gives none.
+func take() *timer {
 	select {
-	case free <- w.timer:
+	case t := <-free:
+		return t
 	default:
-		_ = w.file.Close()
+	}
+	if made.Add(1) > most {
+		made.Add(-1)
+		return nil
+	}
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		made.Add(-1)
+		return nil
+	}
+	return &timer{os.NewFile(uintptr(fd), "timer"), fd} //nolint:gosec // not negative
+}
+
+// Free lets another wakeup have the timer. Where its time has not come, it may wake the runtime for nothing.
+func (w Wakeup) Free() {
+	if w.timer != nil {
+		free <- w.timer // there is room for all
 	}
 }

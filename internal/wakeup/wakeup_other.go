@@ -10,5 +10,5 @@ type Wakeup struct{}
 // In does nothing.
 func In(time.Duration) Wakeup { return Wakeup{} }
 
-// LetGo does nothing.
-func (Wakeup) LetGo() {}
+// Free does nothing.
+func (Wakeup) Free() {}

@@ -42,10 +42,9 @@
 --        13 began_us  14 ticket: -1 none  15 poll_us: when a refused node polls, to see whether those ahead of it ask
 --        16 why jobs that want a slot get none: 1 calls in flight left no room for them, 2 the algorithm had no more units; 0:
 --           for another reason, such as a pause
---        17 lasted_us: this call took so long, from now_us on, so the node maps this clock more narrowly
---        18 the slowdown, see slowdown.lua; empty: none
---        19 the settings in force, where they are not those that the node knows
---        20 and on: where slots may go to any of the jobs, see gates.lua
+--        17 the slowdown, see slowdown.lua; empty: none
+--        18 the settings in force, where they are not those that the node knows
+--        19 and on: where slots may go to any of the jobs, see gates.lua
 --        Slot j, from 0, lies at max(floor, base + ceil((n + j - debt) * period / units)).
 --        Where the settings in force name another algorithm, nothing is done: the node asks again with that one's script.
 --
@@ -114,18 +113,17 @@ local function reply(given, first, nth, floor, units, period, debt, wait, cooldo
   lanes.keep()
   flush()
   local r = {now, tonumber(epoch), given, first, nth, floor, units, period, debt, wait, cooldown, not_before or 0, began or 0,
-    place or -1, poll or POLL, short, 0, v[12] or ''}
-  if stored ~= known then r[19] = stored end
+    place or -1, poll or POLL, short, v[12] or ''}
+  if stored ~= known then r[18] = stored end
   if CHOOSES then
-    r[19], r[20], r[21] = r[19] or '', granted_jobs, refused_jobs
+    r[18], r[19], r[20] = r[18] or '', granted_jobs, refused_jobs
     local all = tonumber(ARGV[20])
     for g = 1, all do
-      r[21 + g] = gate_texts[g] or ''
-      r[21 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g])
+      r[20 + g] = gate_texts[g] or ''
+      r[20 + all + g] = gates[g] and gates[g].quota and ARGV[20 + 4 * g] ~= '' and redis.call('GET', KEYS[6 + 4 * g])
         or gates[g] and gates[g].waits or ''
     end
   end
-  r[17] = math.max(0, clock() - now)
   return r
 end
 local function nothing(wait, cooldown, place, poll) return reply(0, now, 0, now, 1, 1, 0, wait, cooldown or 0, place, poll) end

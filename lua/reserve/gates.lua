@@ -27,9 +27,9 @@
 --
 -- Reply, behind the settings in force, which are '' where the node knows them, and also without gates where slots may go to
 -- any of the jobs:
---        20 the jobs that are granted slots, in the order of these: "job:us", a number from 1, and how long after now the slot is
---        21 the jobs that a gate refuses: "job:gate:time_us"; they are to be asked for again at that time
---        22 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key,
+--        19 the jobs that are granted slots, in the order of these: "job:us", a number from 1, and how long after now the slot is
+--        20 the jobs that a gate refuses: "job:gate:time_us"; they are to be asked for again at that time
+--        21 the settings of each gate, '' where the node knows them; and behind them the state of each quota without a key,
 --           and "from_us lost_us" of one with a key that waits since Redis lost its counts
 local GATES = tonumber(ARGV[20])
 local widest = GATES > 0 and widest_of(math.max(set.guard, old.guard))

@@ -14,10 +14,11 @@
 -- Slots of a reservation whose reply was lost are not
 -- used, so nobody has to remember them. With a key nobody remembers the states: see on_lost.
 --
--- A clock of Redis that goes ahead ends windows of the calendar too early, and once it is set back they go on. So the newest
--- windows that are over stay known: a clock that was ahead has seen two at most since the one that goes on, unless it was ahead
--- for a whole window. A state stays for as long behind its newest window, an hour at most.
-local quotas = {PARTS = 64, PAST = 2} -- functions; the parts of a rolling quota's window, as quota.Parts; windows known that are over
+-- A clock of Redis that goes ahead ends a window of the calendar too early. Once it is set back, that window goes on. So the
+-- newest windows that are over stay known. One step ahead that is taken back within a window has seen two other windows at most.
+local quotas = {PARTS = 64} -- functions; and the parts of a rolling quota's window, as quota.Parts
+local PAST = 2 -- windows of the calendar that are over, and stay known
+local KEPT_MS = 600000 -- a state of the calendar is kept for a window after its newest one, and no longer than this
 local tallies = {} -- of each state of a quota: by window, the units granted and returned
 
 if GATES > 0 then -- a call without gates does not make these functions
@@ -64,11 +65,11 @@ if GATES > 0 then -- a call without gates does not make these functions
   function quotas.written_counts(gate, tally)
     local all, text, past = {}, {}, 0
     for id in pairs(tally) do all[#all + 1] = id end
-    table.sort(all, function(a, b) return a > b end)
-    for _, id in ipairs(all) do
-      if quotas.over(gate, id) <= now then past = past + 1 end
-      if past > quotas.PAST then break end
-      table.insert(text, 1, int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned))
+    table.sort(all)
+    while gate.rolling == 0 and all[past + 1] and quotas.over(gate, all[past + 1]) <= now do past = past + 1 end
+    for i = math.max(1, past - PAST + 1), #all do
+      local id = all[i]
+      text[#text + 1] = int(id) .. ':' .. int(tally[id].granted) .. ':' .. int(tally[id].returned)
     end
     return table.concat(text, ' ')
   end
@@ -76,8 +77,8 @@ if GATES > 0 then -- a call without gates does not make these functions
   function quotas.write_counts(gate, key, tally)
     local ends, b = now, gate.bounds
     for id in pairs(tally) do ends = math.max(ends, quotas.over(gate, id)) end
-    local margin = math.min(60000, gate.rolling / 1000) -- ms
-    if b[4] then margin = math.min(3600000, (b[4] - b[3]) / 1000) end
+    local margin = gate.rolling > 0 and math.min(60000, gate.rolling / 1000) or 60000 -- ms
+    if b[4] then margin = math.min(KEPT_MS, (b[4] - b[3]) / 1000) end
     redis.call('SET', key, quotas.written_counts(gate, tally), 'PX', int(math.ceil((ends - now) / 1000 + margin)))
   end
 

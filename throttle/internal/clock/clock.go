@@ -4,7 +4,7 @@ import "time"
 
 // Clock maps Redis's clock to this node's monotonic one. It knows only an interval for
 // the offset between the two: a reading that was asked for at m0 and answered at m1
-// was made somewhere between, and the script that made it went on for a while. Each reading narrows the
+// was made somewhere between. Each reading narrows the
 // interval, and time widens it again, for quartz is not exact.
 //
 // The node's wall clock is never read.
@@ -43,9 +43,8 @@ const (
 
 // Reading is one reading of Redis's clock.
 type Reading struct {
-	Asked, Answered time.Time     // the node's time, around the call
-	Now             int64         // Redis's clock, µs since 1970
-	Lasted          time.Duration // from the reading to the end of the script that made it, by that clock; 0: not known
+	Asked, Answered time.Time // the node's time, around the call
+	Now             int64     // Redis's clock, µs since 1970
 	Epoch           int64
 }
 
@@ -54,11 +53,7 @@ type Reading struct {
 // this reading counts.
 func (c *Clock) Observe(r Reading) (stepped bool) {
 	now := Duration(r.Now)
-	lasted := r.Lasted
-	if lasted > r.Answered.Sub(r.Asked) { // Redis's clock stepped while the script ran
-		lasted = 0
-	}
-	raw := bounds{lo: now + lasted - r.Answered.Sub(c.Origin), hi: now - r.Asked.Sub(c.Origin), at: r.Answered.Sub(c.Origin), read: r.Now}
+	raw := bounds{lo: now - r.Answered.Sub(c.Origin), hi: now - r.Asked.Sub(c.Origin), at: r.Answered.Sub(c.Origin), read: r.Now}
 	if c.Epoch == 0 || c.Epoch != r.Epoch {
 		c.begin(raw, r.Epoch)
 		return false

@@ -212,9 +212,8 @@ func (a Ask) flags() string {
 
 // Reservation is the reply: slots on Redis's clock, and the settings in force.
 type Reservation struct {
-	Now       int64         // Redis's clock, µs since 1970
-	Lasted    time.Duration // of the script, from Now on
-	Epoch     int64         // changes when the timeline begins again
+	Now       int64 // Redis's clock, µs since 1970
+	Epoch     int64 // changes when the timeline begins again
 	Schedule  clock.Schedule
 	Wait      time.Duration
 	Cooldown  Cooldown
@@ -277,7 +276,7 @@ func (s Scripts) reserveOnce(ctx context.Context, a Ask) (Reservation, error) {
 	return r, nil
 }
 
-const reservationNumbers = 17
+const reservationNumbers = 16
 
 // decodeReservation reads a reply. Behind the numbers is the slowdown. The settings in force are in it only where the node knows
 // others, and a choice only where slots may go to any of the jobs.
@@ -321,7 +320,6 @@ func decodeReservation(reply []any, a Ask) (Reservation, error) {
 		Place:     Place{Taken: n[13] >= 0, At: max(0, n[13])},
 		Poll:      clock.Duration(n[14]),
 		Short:     Shortage(n[15]),
-		Lasted:    clock.Duration(n[16]),
 		Slowdown:  slow,
 		Settings:  set,
 		Choice:    choice,

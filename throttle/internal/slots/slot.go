@@ -127,7 +127,7 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	w := wakeup.In(time.Until(t))
-	defer w.LetGo()
+	defer w.Free()
 	select {
 	case <-timer.C:
 		return nil
