@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"dispatcher/internal/boottime"
+	"dispatcher/internal/wait"
 	"dispatcher/internal/wakeup"
 )
 
@@ -124,14 +125,10 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	w := wakeup.In(time.Until(t))
+	w := wakeup.In(d)
 	defer w.Free()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !wait.For(ctx, time.Until(t)) {
 		return context.Cause(ctx)
 	}
+	return nil
 }
