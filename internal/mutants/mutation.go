@@ -141,7 +141,7 @@ func (m *mutation) try(ctx context.Context, dir string, plain *tests) outcomeOf 
 	if err != nil {
 		return outcomeOf{broken, err.Error()}
 	}
-	r := goTest(ctx, dir, m.Test, "-overlay="+overlay)
+	r := goTest(ctx, dir, m.Test, "-overlay="+overlay, "-failfast", "-vet=off")
 	switch {
 	case r.err != nil:
 		return outcomeOf{broken, r.String()}
