@@ -15,6 +15,10 @@ var (
 	turns   = flag.Int("turns", 5, "how often the two builds that TestBeside compares are run")
 )
 
+// alike are settings for comparisons. The fleet's own choice follows the stops of the machine, and changes how often nodes ask. With
+// these, both sides ask alike.
+var alike = []string{"limits.0.lateness=10ms", "limits.0.guard=20ms"}
+
 // besides is what is compared: of each build, a value a turn.
 type besides struct {
 	name   string
@@ -81,8 +85,6 @@ func TestBeside(t *testing.T) {
 		t.Skip("-before=PATH compares with that binary, and so does make beside BEFORE=PATH")
 	}
 	const worse = 1.03
-	// The fleet's own choice follows the stops of the machine, and changes how often nodes ask. With these, both builds ask alike.
-	stated := []string{"limits.0.lateness=10ms", "limits.0.guard=20ms"}
 	// A node that joins the group of others stops these for about 70 ms, or does not, as it happens: so what is used counts behind that.
 	used := &besides{name: "of the cap used by 3 nodes under 300/s", least: 0.995}
 	calls := &besides{name: "script calls a job of 3 nodes", most: worse}
@@ -96,12 +98,12 @@ func TestBeside(t *testing.T) {
 	for range *turns {
 		p.play(t, "3 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()
-			r := w.play(t, target{nodes: 3, cap: 300, jobs: 3000, settings: stated})
+			r := w.play(t, target{nodes: 3, cap: 300, jobs: 3000, settings: alike})
 			return map[*besides]float64{used: r.steady, calls: r.scriptCalls, ofRedis: inMicros(r.redis)}
 		})
 		p.play(t, "10 nodes", func(t *testing.T, w *servers) map[*besides]float64 {
 			t.Helper()
-			r := w.play(t, target{nodes: 10, cap: 200, jobs: 2000, settings: stated})
+			r := w.play(t, target{nodes: 10, cap: 200, jobs: 2000, settings: alike})
 			return map[*besides]float64{usedByTen: r.steady, callsOfTen: r.scriptCalls, redisOfTen: inMicros(r.redis), lateOfTen: r.late}
 		})
 		p.play(t, "unbound", func(t *testing.T, w *servers) map[*besides]float64 {

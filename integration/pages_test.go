@@ -32,7 +32,7 @@ func (s spent) plus(more spent) spent {
 func TestPagesCostReal(t *testing.T) {
 	const limit, pages, turns, span = 300, 20, 4, 10 * time.Second
 	w := startServers(t, containers.Kafka)
-	s := w.scene(t, limit, 6, 20*time.Millisecond)
+	s := w.scene(t, limit, 6, 20*time.Millisecond, alike...)
 	s.enqueue(t, limit*130)
 	s.start(t, 3)
 	s.judge.count(t, 5*limit, time.Minute)
@@ -47,7 +47,10 @@ func TestPagesCostReal(t *testing.T) {
 		pass(span)
 		after := s.spent(t)
 		closeAll()
-		without, with = without.plus(between.less(before)), with.plus(after.less(open))
+		bare, shown := between.less(before), after.less(open)
+		t.Logf("%.1f script calls a second without pages, %.1f with; %.1f and %.1f calls of the provider", bare.scripts/span.Seconds(),
+			shown.scripts/span.Seconds(), bare.sent/span.Seconds(), shown.sent/span.Seconds())
+		without, with = without.plus(bare), with.plus(shown)
 	}
 	seconds := turns * span.Seconds()
 	cpu := (with.cpu.Seconds()/with.sent)/(without.cpu.Seconds()/without.sent) - 1

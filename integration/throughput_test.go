@@ -77,11 +77,11 @@ func filled(b *testing.B, brokers []string) (topic string) {
 }
 
 // processTime is what this process has used of its processors.
-func processTime(b *testing.B) time.Duration {
-	b.Helper()
+func processTime(t testing.TB) time.Duration {
+	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
