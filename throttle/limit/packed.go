@@ -61,7 +61,7 @@ func Unpack(text string) (Settings, error) {
 	s.MaxCost = s.LargestCost() // there was none before
 	s.Changed, s.RevertAt = FromMicros(p.Changed), FromMicros(p.RevertAt)
 	s.packed, s.revertTo = text, p.RevertTo
-	if s.Cap < 1 || s.Window < 1 || s.Guard < 0 || s.Reserve < 0 || s.Burst < 1 || s.Cap-s.Reserve-s.Burst < 0 || s.MaxCost > s.Cap-s.Reserve-s.Burst+1 || s.MaxNodes < 0 || s.UnitsOfNode() > 0 && s.LargestCost() > s.UnitsOfNode() || s.MaxInFlight < 0 || p.Units < 1 || p.Period < 1 {
+	if s.Cap < 1 || s.Window < time.Microsecond || s.Guard < 0 || s.Reserve < 0 || s.Burst < 1 || s.Cap-s.Reserve-s.Burst < 0 || s.MaxCost > s.Cap-s.Reserve-s.Burst+1 || s.MaxNodes < 0 || s.UnitsOfNode() > 0 && s.LargestCost() > s.UnitsOfNode() || s.MaxInFlight < 0 || p.Units < 1 || p.Period < 1 {
 		return Settings{}, fmt.Errorf("%w: a contract of %s", errPacked, s.Contract)
 	}
 	_, unread := s.Exceptions.All()

@@ -51,6 +51,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(`{"v":3,"cap":-1}`)
 	f.Add(strings.Replace(s.Pack(), `"max_cost":1`, `"max_cost":301`, 1))
 	f.Add(`{"v":4}`)
+	f.Add(strings.NewReplacer(`"window":1000000000`, `"window":1`, `"guard":10000000`, `"guard":0`).Replace(s.Pack())) // less than Redis counts in
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Unpack(text)
 		if err != nil {
