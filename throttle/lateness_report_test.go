@@ -222,6 +222,21 @@ func TestPatienceGrowsOnTheEdge(t *testing.T) {
 	}
 }
 
+// What is written can be read: with settings that no node can read, the whole fleet would stop.
+func TestSettingsThatNoNodeCouldReadAreNotWritten(t *testing.T) {
+	t.Parallel()
+	w := newLatenessTest(t, autoContract(time.Second))
+	before := w.settings()
+	to := before.WithLateness(20*time.Millisecond, "", w.now)
+	to.Exceptions = limit.Exceptions(strings.Repeat("x", 32<<10))
+	if _, err := w.scripts.Configure(t.Context(), before, to); err == nil || !strings.Contains(err.Error(), "bytes are more than") {
+		t.Errorf("got error %v, want one that names the size", err)
+	}
+	if after := w.settings(); after.Revision != before.Revision {
+		t.Errorf("got revision %d, want still %d", after.Revision, before.Revision)
+	}
+}
+
 // A choice is a change like any other: in the history, by the dispatcher, with a
 // revision; and only one of two nodes that choose at once makes it.
 func TestChoiceIsAChangeLikeAnyOther(t *testing.T) {

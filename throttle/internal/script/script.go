@@ -118,9 +118,13 @@ const (
 	ChangeConflict              // another change was faster
 )
 
-// Configure replaces the settings, if those expected still are in force.
+// Configure replaces the settings, if those expected still are in force. It writes none that no node could read.
 func (s Scripts) Configure(ctx context.Context, expected, to limit.Settings) (ChangeStatus, error) {
-	n, err := s.configuring.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History}, expected.Pack(), to.Pack()).Int64()
+	packed := to.Pack()
+	if _, err := limit.Unpack(packed); err != nil {
+		return 0, fmt.Errorf("change settings: %w", err)
+	}
+	n, err := s.configuring.Run(ctx, s.rdb, []string{s.Keys.Limit, s.Keys.History}, expected.Pack(), packed).Int64()
 	if err != nil {
 		return 0, fmt.Errorf("change settings: %w", err)
 	}
