@@ -148,7 +148,7 @@ func (w *servers) cpuOfAJob(t *testing.T) {
 		least, own = min(least, w.unbound(t)), min(own, w.unboundLoop(t))
 	}
 	t.Logf("%v of CPU a job, and %v of a loop of one's own: %.2f times as much", least, own, least.Seconds()/own.Seconds())
-	figure(t, least <= own, "got %v of CPU a job, want no more than the %v of a loop of one's own", least, own)
+	figure(t, least.Seconds() <= mostOfOwn*own.Seconds(), "got %v of CPU a job, and %v of a loop of one's own, want at most %.2f times as much", least, own, mostOfOwn)
 }
 
 // unboundLoop is a loop of one's own over as many jobs as unbound has, with as many workers as a node has.
@@ -164,7 +164,10 @@ func (w *servers) unboundLoop(t *testing.T) time.Duration {
 	return used
 }
 
-const unboundJobs = 100_000
+const (
+	unboundJobs = 100_000
+	mostOfOwn   = 1.25 // times the CPU of a loop that has no limit, no order and no retries
+)
 
 // unbound runs one node without a limit that binds, and returns what it used a job.
 func (w *servers) unbound(t *testing.T) time.Duration {
