@@ -23,7 +23,7 @@ func TestALimitBindsUnderMoreJobsThanItAllows(t *testing.T) {
 	for _, row := range []struct {
 		every       time.Duration // between jobs, at 100 a second
 		least, most float64
-	}{{20 * time.Millisecond, 0, 0.05}, {8 * time.Millisecond, 0.8, 1}, {2 * time.Millisecond, 0.8, 1}} {
+	}{{20 * time.Millisecond, 0, 0.01}, {8 * time.Millisecond, 0.8, 1}, {2 * time.Millisecond, 0.8, 1}} {
 		bubbles.Test(t, func(t *testing.T) {
 			l, err := New(Options{Namespace: "ns", Name: "provider", Limit: limit.Spec{Terms: specOf(contract(100)).Terms, Scope: limit.ScopeNode}})
 			if err != nil {
