@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,4 +125,23 @@ func (j *judge) count(t *testing.T, n int, within time.Duration) {
 		got = j.report(t, 1).Sent
 		return got >= n
 	}, func() string { return fmt.Sprintf("%d calls came, want %d", got, n) })
+}
+
+// call makes one call of the provider, as this node; 0: none. It returns the status.
+func (j *judge) call(ctx context.Context, client *http.Client, key string, value []byte, node uint8) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+j.addr+"/send", bytes.NewReader(value))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Idempotency-Key", key)
+	if node != 0 {
+		req.Header.Set(provider.NodeHeader, strconv.Itoa(int(node)))
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
 }

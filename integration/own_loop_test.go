@@ -1,10 +1,7 @@
 package integration
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"testing"
@@ -15,9 +12,10 @@ import (
 
 // ownLoop is what a team would write instead of a node: a reader of kafka-go, workers that make a call of net/http for each job, and
 // offsets that are committed ten times a second. It has no limit, no order, no retries and no results; it loses jobs where it is killed.
-// It returns what this process used of its processors for a job.
-func (s *scene) ownLoop(t *testing.T, jobs, workers int) time.Duration {
+// It returns what this process used of its processors for all unboundJobs.
+func ownLoop(t *testing.T, s *scene) time.Duration {
 	t.Helper()
+	const workers = 256 // as a node has
 	r := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{s.kafka.Addr}, Topic: s.topic, GroupID: s.namespace, StartOffset: kafka.FirstOffset, CommitInterval: 100 * time.Millisecond,
 		MaxWait: 100 * time.Millisecond,
@@ -31,8 +29,9 @@ func (s *scene) ownLoop(t *testing.T, jobs, workers int) time.Duration {
 	for range workers {
 		pool.Go(func() {
 			for m := range queue {
-				if err := s.callOf(t.Context(), client, m); err != nil {
-					t.Error(err)
+				status, err := s.judge.call(t.Context(), client, fmt.Sprintf("%d-%d", m.Partition, m.Offset), m.Value, 0)
+				if err != nil || status != http.StatusOK {
+					t.Errorf("got status %d, %v", status, err)
 				}
 				if err := r.CommitMessages(t.Context(), m); err != nil {
 					t.Error(err)
@@ -40,7 +39,7 @@ func (s *scene) ownLoop(t *testing.T, jobs, workers int) time.Duration {
 			}
 		})
 	}
-	for range jobs {
+	for range unboundJobs {
 		m, err := r.FetchMessage(t.Context())
 		if err != nil {
 			t.Error(err)
@@ -54,26 +53,5 @@ func (s *scene) ownLoop(t *testing.T, jobs, workers int) time.Duration {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	return used / time.Duration(jobs)
-}
-
-// callOf makes the call that a job asks for.
-func (s *scene) callOf(ctx context.Context, client *http.Client, m kafka.Message) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.judge.addr+"/send", bytes.NewReader(m.Value))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Idempotency-Key", fmt.Sprintf("%d-%d", m.Partition, m.Offset))
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("job %d-%d: got status %d", m.Partition, m.Offset, resp.StatusCode)
-	}
-	return nil
+	return used
 }

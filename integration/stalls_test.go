@@ -114,21 +114,8 @@ func stallOne(n *node, stop <-chan struct{}, r *rand.Rand) {
 	}
 }
 
-// side demands that a fleet with the last of the guards uses so much of the cap.
+// side plays a fleet under each of the guards, side by side.
 func (w *servers) side(t *testing.T, want float64, startUp func(*testing.T, *scene) func()) {
-	t.Helper()
-	for try := 1; ; try++ {
-		used, r := w.guardsBeside(t, startUp)
-		if last(t, try, used >= want, r) {
-			figure(t, used >= want, "got %.4f of the cap used, want at least %.3f", used, want)
-			return
-		}
-	}
-}
-
-// guardsBeside plays a fleet under each of the guards, side by side. It returns what the last one used of its cap behind the start, and
-// the report of all of it.
-func (w *servers) guardsBeside(t *testing.T, startUp func(*testing.T, *scene) func()) (used float64, r provider.Report) {
 	t.Helper()
 	scenes := make([]*scene, len(guards))
 	for i, g := range guards {
@@ -157,16 +144,17 @@ func (w *servers) guardsBeside(t *testing.T, startUp func(*testing.T, *scene) fu
 		for _, n := range s.nodes {
 			late += n.metric(t, "dispatcher_limit_late_slots_total")
 		}
-		used, r = s.steady(t).Utilisation, s.judge.report(t, stallsCap)
+		v := s.steady(t)
+		whole := s.judge.report(t, stallsCap)
 		t.Logf("%-25s %.4f of the cap used (%.4f with the start), %d in the fullest second, %.0f late slots, %.3f unjudged, %.3f held up",
-			guards[i].name, used, r.Utilisation, r.MaxInWindow, late, r.Unjudged, r.HeldUp)
+			guards[i].name, v.Utilisation, whole.Utilisation, whole.MaxInWindow, late, whole.Unjudged, whole.HeldUp)
+		stop(t, s.nodes...)
+		once(t, whole, stallsJobs)
 		if i == len(scenes)-1 {
 			t.Logf("history:\n%s", s.mustCommand(t, "limit", "history", "provider"))
+			figure(t, v.Utilisation >= want, "got %.4f of the cap used, want at least %.3f", v.Utilisation, want)
 		}
-		stop(t, s.nodes...)
-		once(t, r, stallsJobs)
 	}
-	return used, r
 }
 
 // steady is the judge's verdict on what came after the start-up.

@@ -122,17 +122,8 @@ func (o *old) call(r *kgo.Record) (done bool, err error) {
 			key = string(h.Value)
 		}
 	}
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://"+o.s.judge.addr+"/send", strings.NewReader(string(r.Value)))
-	if err != nil {
-		return false, err
-	}
-	req.Header.Set("Idempotency-Key", key)
-	req.Header.Set(provider.NodeHeader, fmt.Sprint(oldNode))
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return false, err
-	}
-	return resp.StatusCode == http.StatusOK, resp.Body.Close()
+	status, err := o.s.judge.call(context.Background(), http.DefaultClient, key, r.Value, oldNode)
+	return status == http.StatusOK, err
 }
 
 // leave ends the old node after what it has polled.
