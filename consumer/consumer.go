@@ -93,14 +93,14 @@ func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 // partition was taken away are released.
 func (c *Consumer) PutBack(jobs []*Delivery) { c.scheduler.PutBack(jobs) }
 
-// Defer takes a hand-out back that a limit does not let pass until a time, and has the job
-// handed out again then. It does not block.
+// Defer takes a hand-out back that a limit does not let pass until a time. The job may be
+// taken again then. It does not block.
 func (c *Consumer) Defer(d *Delivery, o DeferOptions) { c.scheduler.Defer(d, o) }
 
-// Resume has deferred jobs handed out again before their time. It does not block.
+// Resume ends the wait of deferred jobs before their time. It does not block.
 func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
 
-// Deferred is how many jobs wait for each limit, by its name. Those that were handed out again,
+// Deferred is how many jobs wait for each limit, by its name. Those whose wait is over,
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 
@@ -139,7 +139,7 @@ func (c *Consumer) ReadyLanes() uint16 { return c.scheduler.ReadyLanes() }
 // ready or fetched; a job that fails may sleep all the same.
 func (c *Consumer) SleepersFull() bool { return c.scheduler.SleepersFull() }
 
-// Wake hands out again, in turn, the jobs whose sleep may end early.
+// Wake ends the sleep of the jobs with WakeEarly in their [SleepOptions]. It does not block.
 func (c *Consumer) Wake() { c.scheduler.Wake() }
 
 // Run consumes until ctx ends, and returns nil after the drain, the last commit and leaving

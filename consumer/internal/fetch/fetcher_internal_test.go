@@ -44,5 +44,5 @@ func fill(s *schedule.Scheduler, p *schedule.Partition) {
 		schedule.Prepare(d, p, schedule.Prepared{Size: 1 << 20})
 	}
 	p.Add(b)
-	schedule.LetGo(s.Take(), true)
+	schedule.Settle(s.Take())
 }

@@ -39,7 +39,7 @@ type Delivery struct {
 	state      states.State
 	older      *Delivery // neighbours among the partition's open jobs
 	newer      *Delivery
-	inKeyQueue bool             // it is in its key's queue
+	inKeyQueue bool             // it has joined its key's queue, at the head or behind others
 	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
 	memo       any              // left by the worker that had it sleep
 	limit      string           // that it waits for, or the rule that holds it; empty: none

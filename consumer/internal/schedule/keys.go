@@ -65,7 +65,7 @@ func (p *Partition) keyOf(key []byte) uint64 {
 // joinKeyQueue puts a job into its key queue, and tells whether the job is the first and may
 // go. Where the key is closed the job is dropped: its offset stays open.
 func (p *Partition) joinKeyQueue(d *Delivery) bool {
-	if d.key == 0 || d.inKeyQueue { // it has none, or holds it already
+	if d.key == 0 || d.inKeyQueue { // it has none, or it has joined before, and it is its turn
 		return true
 	}
 	last, hasQueue := p.lastOfKey[d.key]
@@ -86,14 +86,14 @@ func (p *Partition) joinKeyQueue(d *Delivery) bool {
 // leaveKey lets the next job of the key go. After a job whose offset stays open none may
 // go on this node: it would overtake that job. So the key is closed then. After a drain there
 // are no key queues.
-func (p *Partition) leaveKey(d *Delivery, done bool) {
+func (p *Partition) leaveKey(d *Delivery, settled bool) {
 	if !d.inKeyQueue || p.lastOfKey == nil {
 		return
 	}
 	following := d.nextOfKey
 	d.nextOfKey = nil
 	switch {
-	case !done:
+	case !settled:
 		p.lastOfKey[d.key] = nil
 		for ; following != nil; following = following.nextOfKey {
 			p.behind.Minus(following.size)

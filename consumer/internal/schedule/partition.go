@@ -37,7 +37,7 @@ type Partition struct {
 	begin int64 // where the first fetch begins
 
 	tracker   offsets.Tracker
-	lastOfKey map[uint64]*Delivery // last of each key queue, nil: the key is closed; no map: drained
+	lastOfKey map[uint64]*Delivery // the last job of each key queue; nil: a release has closed the key; no map: drained
 
 	open      openJobs
 	buffer    list           // fetched, in the order of their offsets

@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // Settler writes the records that have to be in Kafka before a job is settled. Each method
-// settles the job with [LetGo] or [EndRecord].
+// settles the job with [Settle] or [EndRecord].
 type Settler interface {
 	// Done writes the result, where results are written. It does not block.
 	Done(d *Delivery, o Outcome)

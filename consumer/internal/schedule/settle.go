@@ -36,7 +36,7 @@ func (d *Delivery) Done(o Outcome) {
 // partition) is handed out on this node, since it would overtake.
 func (d *Delivery) Release() {
 	d.Step("released unsent")
-	LetGo(d, false)
+	endUnwritten(d, false)
 }
 
 // Dead writes the job's result, where results are written, then its dead letter. Once Kafka
@@ -101,17 +101,20 @@ func (s *Scheduler) abortRecord(d *Delivery) {
 	}
 }
 
-// LetGo ends a delivery without a record in Kafka. done: the job is settled, and its offset
-// complete. Otherwise it is released. If the job has timed out, it only frees the worker's
-// place.
-func LetGo(d *Delivery, done bool) {
+// Settle ends a delivery without a record in Kafka: its offset is complete. If the job has
+// timed out, it only frees the worker's place.
+func Settle(d *Delivery) { endUnwritten(d, true) }
+
+func endUnwritten(d *Delivery, settled bool) {
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()
-	s.letGo(d, done)
+	s.letGo(d, settled)
 }
 
-func (s *Scheduler) letGo(d *Delivery, done bool) {
+// letGo ends a delivery whose worker lets it go without a record: the job is settled, or it is
+// released.
+func (s *Scheduler) letGo(d *Delivery, settled bool) {
 	before, ok := d.on(states.LetGo)
 	if !ok {
 		return
@@ -124,12 +127,12 @@ func (s *Scheduler) letGo(d *Delivery, done bool) {
 		s.fill(d.part.src.Lane)
 		return
 	}
-	s.conclude(d, done)
+	s.conclude(d, settled)
 }
 
-// EndRecord ends a delivery whose last record has an outcome. done: Kafka has the record, and
-// the job is settled. Otherwise it is released.
-func EndRecord(d *Delivery, done bool) {
+// EndRecord ends a delivery whose last record has an outcome. written: Kafka has the record,
+// and the job is settled. Otherwise it is released.
+func EndRecord(d *Delivery, written bool) {
 	s := d.part.sched
 	s.mu.Lock()
 	defer s.unlock()
@@ -145,17 +148,17 @@ func EndRecord(d *Delivery, done bool) {
 	default:
 		d.part.asg.leaves()
 	}
-	s.conclude(d, done)
+	s.conclude(d, written)
 }
 
 // conclude completes an offset or leaves it open, and lets other jobs go on. After the
 // assignment is closed it only lets other jobs go on.
-func (s *Scheduler) conclude(d *Delivery, done bool) {
+func (s *Scheduler) conclude(d *Delivery, settled bool) {
 	p := d.part
 	if p.asg.phase != closed {
-		p.settle(d, done)
+		p.end(d, settled)
 	}
-	if done {
+	if settled {
 		p.src.Lane.completed.Tick(time.Now())
 	}
 	p.src.Lane.enlist(p)
@@ -163,8 +166,9 @@ func (s *Scheduler) conclude(d *Delivery, done bool) {
 	p.wakeFetcher()
 }
 
-func (p *Partition) settle(d *Delivery, done bool) {
-	if done {
+// end completes the offset of a job that is settled. That of a job that is released stays open.
+func (p *Partition) end(d *Delivery, settled bool) {
+	if settled {
 		d.noteStep("settled", slog.Attr{})
 		p.open.Remove(d)
 		p.tracker.Complete(d.Job.Offset)
@@ -175,7 +179,7 @@ func (p *Partition) settle(d *Delivery, done bool) {
 	if d.diversion != nil {
 		p.diverted.Minus(d.size)
 	}
-	p.leaveKey(d, done)
+	p.leaveKey(d, settled)
 }
 
 // workerLeaves notes that no worker has the job any more.

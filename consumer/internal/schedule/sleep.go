@@ -14,7 +14,7 @@ import (
 
 // SleepOptions says how a job waits for its next try.
 type SleepOptions struct {
-	Until     time.Time // when it is handed out again
+	Until     time.Time // when it may be taken again
 	WakeEarly bool      // [Scheduler.Wake] ends the sleep
 	// Failed: the job's call failed, so that [Scheduler.TakeSample] passes it over.
 	Failed   bool
@@ -22,7 +22,7 @@ type SleepOptions struct {
 	Memo     any              // what [Delivery.Memo] returns from now on; the consumer does not read it
 }
 
-// Sleep frees the job's in-flight place, and has the job handed out again later. It does not
+// Sleep frees the job's in-flight place; the job may be taken again later. It does not
 // block. A job that sleeps is open: when its partition is taken away, or the consumer stops,
 // the job is released at once, as by [Delivery.Release].
 func (d *Delivery) Sleep(o SleepOptions) {
@@ -39,14 +39,14 @@ func (d *Delivery) Sleep(o SleepOptions) {
 
 // DeferOptions says for which limit a job waits, or which rule holds it.
 type DeferOptions struct {
-	Until  time.Time // when it is handed out again
+	Until  time.Time // when it may be taken again
 	Passes time.Time // when its wait will be over, as far as is known: that may be later than Until; zero: then
 	Limit  string    // its name
 	Held   bool      // Limit names a rule of the operators, and no limit
 }
 
-// Defer takes a hand-out back, as [Scheduler.PutBack] does, and has the job handed out again
-// at a time: a limit does not let it pass until then. It holds its key meanwhile, or in
+// Defer takes a hand-out back, as [Scheduler.PutBack] does. The job may be taken again at a
+// time: a limit does not let it pass until then. It holds its key meanwhile, or in
 // partition order its partition.
 func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	step, name := "waits for a limit", "limit"
@@ -67,7 +67,7 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	})
 }
 
-// Resume hands jobs out again, in turn, that wait for a limit. Those that do not wait any more
+// Resume ends the sleep of jobs that wait for a limit. They may be taken again, in turn. Those that do not wait any more
 // are passed over, and those whose assignment drains: they have no timer.
 func (s *Scheduler) Resume(jobs []*Delivery) {
 	s.mu.Lock()
@@ -219,7 +219,7 @@ func (s *Scheduler) wokeUp(d *Delivery) {
 	}
 }
 
-// Wake hands out again, in turn, the jobs whose sleep may end early.
+// Wake ends the sleep of the jobs with [SleepOptions.WakeEarly]. They may be taken again, in turn.
 func (s *Scheduler) Wake() {
 	s.mu.Lock()
 	defer s.unlock()

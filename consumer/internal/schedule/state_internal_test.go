@@ -39,7 +39,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"begin":    func(*rapid.T) { BeginRecord(d) },
 			"abort":    func(*rapid.T) { s.abortRecord(d) },
-			"let go":   func(t *rapid.T) { settle(t, LetGo) },
+			"let go":   func(t *rapid.T) { settle(t, endUnwritten) },
 			"recorded": func(t *rapid.T) { settle(t, EndRecord) },
 			"sleep":    func(*rapid.T) { d.Sleep(SleepOptions{Until: time.Now().Add(time.Hour), WakeEarly: true}) },
 			"requeue":  func(*rapid.T) { d.Requeue() },
@@ -73,7 +73,7 @@ func TestAJobIsSettledOnceAndFreesItsPlaceOnce(t *testing.T) {
 				before = d.state
 			},
 		})
-		LetGo(d, false)
+		d.Release()
 		if l.inFlight != 0 || p.inFlight != 0 {
 			t.Fatalf("state %d after %d: got %d and %d in flight in lane and partition after the worker let go, want none", d.state, before, l.inFlight, p.inFlight)
 		}

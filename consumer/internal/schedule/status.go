@@ -144,7 +144,7 @@ func (p *Partition) addPiles(look int, value ValueOf, piles *status.Piles) (more
 	return d != nil
 }
 
-// addTo counts a job, unless it waits for no job of its key and no limit.
+// addTo counts a job that waits for a limit or in its key queue, and one for which others of its key wait.
 func (d *Delivery) addTo(piles *status.Piles, value ValueOf) {
 	switch {
 	case d.state == states.Asleep && d.limit != "" && !d.held:

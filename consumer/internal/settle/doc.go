@@ -1,7 +1,7 @@
 // Package settle writes the records that have to be in Kafka before a job is settled: its
 // result, and its dead letter or its record in a retry topic. Once Kafka has them, it calls
 // [schedule.EndRecord], which completes the job's offset. A job without a record is settled at
-// once, with [schedule.LetGo].
+// once, with [schedule.Settle].
 //
 //	done         result ─► offset complete
 //	given up     result ─► dead letter ─► offset complete

@@ -62,7 +62,7 @@ func (s *Settler) Close() { s.writer.Close() }
 // Done implements [schedule.Settler].
 func (s *Settler) Done(d *schedule.Delivery, o schedule.Outcome) {
 	if s.results == nil {
-		schedule.LetGo(d, true)
+		schedule.Settle(d)
 		return
 	}
 	if schedule.BeginRecord(d) {

@@ -12,7 +12,7 @@ const (
 	InFlight               // the pacer has taken it, or a worker has it
 	Writing                // a record is being written for it; then over, unless it can't be written
 	Diverted               // goes to the dead letters or to a retry topic, and to no worker
-	TimedOut               // likewise, while a worker still has it
+	TimedOut               // as Diverted, but a worker still has it
 	Abandoned              // over, while a worker still has it
 	Over                   // for this node: settled, or released with its offset open
 	states    = iota

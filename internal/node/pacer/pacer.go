@@ -258,7 +258,7 @@ func (p *Pacer) underRule(item *Item, now time.Time) (held bool) {
 	return true
 }
 
-// resume hands jobs out again that wait no longer for those before them, and reports whether
+// resume ends the wait of jobs that wait no longer for those before them, and reports whether
 // there are any.
 func (p *Pacer) resume() bool {
 	due := p.o.Gates.Due(time.Now())
