@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
-	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/internal/wait"
 	"dispatcher/job"
@@ -118,7 +118,7 @@ func (s *scan) add(ctx context.Context, rec job.Record) error {
 		return nil
 	}
 	s.batch = append(s.batch, l)
-	s.bytes += broker.RecordBytes(&l.Record)
+	s.bytes += batches.RecordBytes(&l.Record)
 	if len(s.batch) < c.batch && s.bytes < batchBytes {
 		return nil
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
+
+	"dispatcher/consumer/internal/batches"
 )
 
 const (
@@ -27,7 +29,7 @@ const (
 // from Connection.dialBroker, which adds TLS.
 type Client struct {
 	kafka.Client
-	*Unpacker
+	*batches.Unpacker
 
 	Dialer *kafka.Dialer
 
@@ -53,7 +55,7 @@ func NewClient(c *Connection, topics []string) (*Client, error) {
 	}
 	cl := &Client{
 		Client:    kafka.Client{Addr: kafka.TCP(c.Brokers...), Timeout: CallTimeout, Transport: tr},
-		Unpacker:  NewUnpacker(c.MaxBatchBytes),
+		Unpacker:  batches.NewUnpacker(c.MaxBatchBytes),
 		conn:      c,
 		transport: tr,
 	}

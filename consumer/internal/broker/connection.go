@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"dispatcher/consumer/internal/auth"
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/tlsfiles"
 )
@@ -34,7 +35,7 @@ const DefaultClientID = "dispatcher"
 // SetDefaults fills fields that are zero.
 func (c *Connection) SetDefaults() {
 	c.ClientID = cmp.Or(c.ClientID, DefaultClientID)
-	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, batches.DefaultMaxBytes)
 }
 
 // Validate joins a fault for each field that can't be used.
@@ -44,7 +45,7 @@ func (c *Connection) Validate() error {
 	for i, b := range c.Brokers {
 		l.Address("brokers."+strconv.Itoa(i), b, 1)
 	}
-	l.Within("max_batch_bytes", c.MaxBatchBytes, leastMaxBatchBytes, 1<<30)
+	l.Within("max_batch_bytes", c.MaxBatchBytes, batches.LeastMaxBytes, 1<<30)
 	if c.SASL != nil {
 		l.Under("", c.SASL.Validate())
 	}

@@ -3,7 +3,7 @@ package fetch
 import (
 	"time"
 
-	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/job"
 
@@ -15,7 +15,7 @@ import (
 type batchMaker struct {
 	p      *schedule.Partition
 	limits job.Limits
-	unpack *broker.Unpacker
+	unpack *batches.Unpacker
 }
 
 // make reads the records of committed transactions and of plain producers, from offset at
@@ -67,7 +67,7 @@ func newBlock(records []*kgo.Record) block {
 	jobs, bytes, headers := 0, 0, 0
 	for _, r := range records[:min(len(records), blockJobs)] {
 		text := textBytes(r)
-		if jobs > 0 && bytes+text+(headers+len(r.Headers))*broker.HeaderBytes > blockBytes {
+		if jobs > 0 && bytes+text+(headers+len(r.Headers))*batches.HeaderBytes > blockBytes {
 			break
 		}
 		jobs, bytes, headers = jobs+1, bytes+text, headers+len(r.Headers)

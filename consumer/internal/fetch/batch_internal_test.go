@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/offsets"
 	"dispatcher/consumer/internal/schedule"
@@ -27,7 +28,7 @@ func TestAJobKeepsNoBatchInMemory(t *testing.T) { //nolint:paralleltest // see a
 			m.build(b, recordsOf(offset, broker.FetchBytes/size, size))
 			offset += int64(len(b.Jobs))
 			kept = append(kept, b.Jobs[0])
-			counted += broker.RecordBytes(&b.Jobs[0].Job.Record)
+			counted += batches.RecordBytes(&b.Jobs[0].Job.Record)
 		}
 		if got, want := heap()-before, counted+len(kept)*most; got > want {
 			t.Errorf("jobs of %d bytes: got %d bytes in memory for %d of %d jobs, want %d at most", size, got, len(kept), offsets.PauseWindow, want)

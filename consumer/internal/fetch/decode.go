@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
-	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/job"
@@ -17,7 +17,7 @@ func (m *batchMaker) decode(d *schedule.Delivery, rec job.Record, now time.Time)
 	j, err := job.Decode(rec, m.limits)
 	d.Job = j
 	src := m.p.Source()
-	about := schedule.Prepared{Size: broker.RecordBytes(&rec), Due: j.NotBefore}
+	about := schedule.Prepared{Size: batches.RecordBytes(&rec), Due: j.NotBefore}
 	if src.Delay > 0 {
 		readRetry(&about, &d.Job, src.Delay, now)
 	}

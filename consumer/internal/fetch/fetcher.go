@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/health"
 	"dispatcher/consumer/internal/offsets"
@@ -292,7 +293,7 @@ func (f *Fetcher) source(r *reading) health.Source {
 // failed delays the next fetch of partitions. Of faults that last it warns.
 func (f *Fetcher) failed(all []*reading, err error, now time.Time) {
 	within := againWithin
-	if _, large := errors.AsType[*broker.BatchTooLargeError](err); large {
+	if _, large := errors.AsType[*batches.TooLargeError](err); large {
 		within = largeAgainWithin
 	}
 	var lasting []int

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/broker"
 	"dispatcher/consumer/internal/topicname"
 	"dispatcher/internal/fault"
@@ -100,7 +101,7 @@ func (w *BatchWriter) WriteBatch(ctx context.Context, topic string, records []jo
 	}
 	switch {
 	case large >= 0:
-		return &TooLargeError{Topic: topic, Index: large, Bytes: broker.RecordBytes(&records[large]), Written: len(records) - missing}
+		return &TooLargeError{Topic: topic, Index: large, Bytes: batches.RecordBytes(&records[large]), Written: len(records) - missing}
 	case other != nil:
 		return fmt.Errorf("write to topic %s: %d of %d records not acknowledged: %w", topic, missing, len(records), other)
 	}

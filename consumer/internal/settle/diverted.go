@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
-	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/batches"
 	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/schedule"
 )
@@ -83,5 +83,5 @@ func (s *Settler) needsResult(t *transfer) bool {
 func (s *Settler) logTooLarge(t *transfer) {
 	j := &t.d.Job
 	s.o.Log.Warn("a job with its headers is larger than its retry topic takes and does not go there; raise the topic's max.message.bytes",
-		"topic", s.topic(t), "from", j.Topic, "partition", j.Partition, "offset", j.Offset, "bytes", broker.RecordBytes(&j.Record))
+		"topic", s.topic(t), "from", j.Topic, "partition", j.Partition, "offset", j.Offset, "bytes", batches.RecordBytes(&j.Record))
 }

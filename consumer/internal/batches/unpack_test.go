@@ -1,4 +1,4 @@
-package broker_test
+package batches_test
 
 import (
 	"bytes"
@@ -7,7 +7,7 @@ import (
 	"hash/crc32"
 	"testing"
 
-	"dispatcher/consumer/internal/broker"
+	"dispatcher/consumer/internal/batches"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -53,7 +53,7 @@ func batch(t rapid.TB, first int64, sizes []int, codec kgo.CompressionCodecType)
 func TestWhatAnAnswerUnpacksToIsBounded(t *testing.T) {
 	t.Parallel()
 	const most = 4000
-	u := broker.NewUnpacker(most)
+	u := batches.NewUnpacker(most)
 	rapid.Check(t, func(t *rapid.T) {
 		codec := rapid.SampledFrom([]kgo.CompressionCodecType{kgo.CodecNone, kgo.CodecGzip, kgo.CodecSnappy, kgo.CodecLz4, kgo.CodecZstd}).Draw(t, "codec")
 		type sent struct {
@@ -78,7 +78,7 @@ func TestWhatAnAnswerUnpacksToIsBounded(t *testing.T) {
 				res.RecordBatches = append(res.RecordBatches, b.wire...)
 			}
 			records, next, err := u.CommittedRecords(&res, at)
-			if large, ok := errors.AsType[*broker.BatchTooLargeError](err); ok {
+			if large, ok := errors.AsType[*batches.TooLargeError](err); ok {
 				if codec == kgo.CodecNone || all[0].unpacked <= most || large.First != all[0].first || large.Next != all[0].next {
 					t.Fatalf("at %d, batches %+v: got %v", at, all[0], err)
 				}
@@ -110,14 +110,14 @@ func TestWhatAnAnswerUnpacksToIsBounded(t *testing.T) {
 // A batch of very many small records is refused though it unpacks to few bytes.
 func TestABatchOfTooManyRecordsIsRefused(t *testing.T) {
 	t.Parallel()
-	u := broker.NewUnpacker(64 << 20)
+	u := batches.NewUnpacker(64 << 20)
 	for _, c := range []struct {
 		records int
 		refused bool
 	}{{1 << 18, false}, {1<<18 + 1, true}} {
 		wire, _ := batch(t, 5, make([]int, c.records), kgo.CodecZstd)
 		records, _, err := u.CommittedRecords(&kmsg.FetchResponseTopicPartition{RecordBatches: wire}, 5)
-		large, refused := errors.AsType[*broker.BatchTooLargeError](err)
+		large, refused := errors.AsType[*batches.TooLargeError](err)
 		if refused != c.refused || refused && large.Next != 5+int64(c.records) || !refused && (err != nil || len(records) != c.records) {
 			t.Errorf("%d records: got %d and %v", c.records, len(records), err)
 		}

@@ -1,4 +1,4 @@
-package broker
+package batches
 
 import (
 	"encoding/binary"
@@ -13,8 +13,8 @@ import (
 // What a batch may unpack to where nothing else is set, and the least that may be set: zstd refuses a batch whose window is larger
 // than that, and some producers use windows of 8 MiB for small batches as well.
 const (
-	defaultMaxBatchBytes = 64 << 20
-	leastMaxBatchBytes   = 8 << 20
+	DefaultMaxBytes = 64 << 20
+	LeastMaxBytes   = 8 << 20
 )
 
 const (
@@ -50,20 +50,20 @@ func newCodec(maxBytes int) (kgo.Decompressor, error) {
 	return codec, nil
 }
 
-// A BatchTooLargeError says that a batch was not read, since it takes more memory than a node gives it.
-type BatchTooLargeError struct {
+// A TooLargeError says that a batch was not read, since it takes more memory than a node gives it.
+type TooLargeError struct {
 	First, Next int64 // offsets: of the batch, and behind it
 	Reason      string
 }
 
-func (e *BatchTooLargeError) Error() string {
+func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the batch of the offsets %d to %d %s; nothing behind it is read. docs/operations.md says how to pass it over: Sizes",
 		e.First, e.Next-1, e.Reason)
 }
 
 // CommittedRecords reads one partition's part of an answer, from offset at on. It also returns the offset of the next fetch. The
 // records are valid as long as the answer. Where they take too much memory together, it returns those of the first batches; where
-// the first batch alone does, a [BatchTooLargeError].
+// the first batch alone does, a [TooLargeError].
 func (u *Unpacker) CommittedRecords(res *kmsg.FetchResponseTopicPartition, at int64) ([]*kgo.Record, int64, error) {
 	unpack := unpacking{u: u, bytes: u.maxBytes, records: mostRecords}
 	part, next := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
@@ -71,7 +71,7 @@ func (u *Unpacker) CommittedRecords(res *kmsg.FetchResponseTopicPartition, at in
 	}, res, &unpack, nil)
 	if part.Err != nil && next == at {
 		if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](part.Err); ok {
-			return nil, at, &BatchTooLargeError{First: large.Offset, Next: large.NextOffset, Reason: unpack.reason}
+			return nil, at, &TooLargeError{First: large.Offset, Next: large.NextOffset, Reason: unpack.reason}
 		}
 		return nil, at, fmt.Errorf("read records from offset %d: %w", at, part.Err)
 	}

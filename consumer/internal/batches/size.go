@@ -1,4 +1,4 @@
-package broker
+package batches
 
 import "dispatcher/job"
 
