@@ -1,9 +1,6 @@
 package main
 
 import (
-	"os"
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
@@ -31,14 +28,5 @@ func newRunCommand(s *cli.Settings) *cobra.Command {
 			calmCollector()
 			return node.Run(cmd.Context())
 		},
-	}
-}
-
-// calmCollector lets the heap grow to five times the live heap before it is
-// collected. A node's live heap is a few MiB, and the garbage of its calls would
-// start dozens of collections a second. GOGC overrides it.
-func calmCollector() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
 	}
 }
