@@ -199,12 +199,13 @@ func (w *servers) limitChanged(t *testing.T) provider.Report {
 	pass(3 * time.Second)
 	s.setCap(t, 150)
 	pass(time.Second)
+	lost := s.limit(t)
 	if err := w.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	pass(4 * time.Second)
-	if got := s.limit(t); got.Cap != 150 || got.Revision != 4 {
-		t.Errorf("got %+v after Redis lost its data, want the cap of 150 at revision 4", got)
+	if got := s.limit(t); got.Cap != 150 || got.Revision < lost.Revision { // the fleet may have chosen another lateness meanwhile
+		t.Errorf("got %+v after Redis lost its data, want the cap of 150 of %+v, or what came after it", got, lost)
 	}
 	s.setCap(t, 400)
 	return s.finishOnce(t, jobs)
