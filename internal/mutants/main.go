@@ -43,7 +43,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // tryAll tries every mutation, and reports in their order.
 func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) error {
-	plain := newTests(dir)
+	built, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(built) }()
+	plain := newTests(dir, built)
 	each(commands(all), func(args string) { plain.run(ctx, args) })
 	outcomes := make([]chan outcomeOf, len(all))
 	for i := range outcomes {

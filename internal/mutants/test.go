@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 )
@@ -41,7 +42,12 @@ type event struct {
 // goTest runs one test command, which is split at blanks.
 func goTest(ctx context.Context, dir, args string, flags ...string) result {
 	argv := append([]string{"test", "-json", "-count=1", testTimeout}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(argv, strings.Fields(args)...)...) //nolint:gosec // the commands are the repository's own
+	return resultOf(ctx, dir, append(argv, strings.Fields(args)...)...)
+}
+
+// resultOf runs the go command in a directory. It prints what go test -json does.
+func resultOf(ctx context.Context, dir string, args ...string) result {
+	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the commands are the repository's own
 	cmd.Dir = dir
 	cmd.Env = append(cmd.Environ(), "RAPID_SHRINKTIME=0s", "RAPID_NOFAILFILE=true") // that a property fails is all that is asked
 	var said, complaint bytes.Buffer
@@ -86,14 +92,19 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// tests remembers the results of test commands without a mutation.
+// tests remembers the results of test commands without a mutation. Those of one package share its test binary: to link it takes
+// longer than most tests.
 type tests struct {
-	dir string
-	mu  sync.Mutex
-	ran map[string]result
+	dir   string
+	built string // where the binaries are
+	mu    sync.Mutex
+	ran   map[string]result
+	makes map[string]func() error // by package: makes its binary, once
 }
 
-func newTests(dir string) *tests { return &tests{dir: dir, ran: map[string]result{}} }
+func newTests(dir, built string) *tests {
+	return &tests{dir: dir, built: built, ran: map[string]result{}, makes: map[string]func() error{}}
+}
 
 func (t *tests) run(ctx context.Context, args string) result {
 	t.mu.Lock()
@@ -102,9 +113,44 @@ func (t *tests) run(ctx context.Context, args string) result {
 	if ran {
 		return r
 	}
-	r = goTest(ctx, t.dir, args)
+	r = t.runOnce(ctx, args)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ran[args] = r
 	return r
+}
+
+// runOnce does as go test does: a package's tests run in its directory.
+func (t *tests) runOnce(ctx context.Context, args string) result {
+	command := strings.Fields(args)
+	pkg, flags := command[0], command[1:]
+	binary := filepath.Join(t.built, strings.ReplaceAll(pkg, "/", "_")+".test")
+	if err := t.make(ctx, pkg, binary)(); err != nil {
+		return result{err: err}
+	}
+	argv := []string{"tool", "test2json", binary, "-test.v=test2json", "-test.paniconexit0", "-test." + testTimeout[1:]}
+	for _, f := range flags {
+		if name, isFlag := strings.CutPrefix(f, "-"); isFlag {
+			f = "-test." + name
+		}
+		argv = append(argv, f)
+	}
+	return resultOf(ctx, filepath.Join(t.dir, filepath.FromSlash(pkg)), argv...)
+}
+
+// make returns what makes a package's test binary at its first call.
+func (t *tests) make(ctx context.Context, pkg, binary string) func() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.makes[pkg] == nil {
+		t.makes[pkg] = sync.OnceValue(func() error {
+			cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, pkg) //nolint:gosec // the packages are the repository's own
+			cmd.Dir = t.dir
+			if said, err := cmd.CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", pkg, err, lastLine(string(said)))
+			}
+			return nil
+		})
+	}
+	return t.makes[pkg]
 }
