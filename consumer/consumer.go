@@ -100,7 +100,7 @@ func (c *Consumer) Defer(d *Delivery, o DeferOptions) { c.scheduler.Defer(d, o) 
 // Resume ends the wait of deferred jobs before their time. It does not block.
 func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
 
-// Deferred is how many jobs wait for each limit, by its name. Those whose wait is over,
+// Deferred is how many jobs wait for each limit, by its name. Those that were taken again,
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 

@@ -36,7 +36,7 @@ func regulate(done <-chan struct{}) {
 	})
 }
 
-// growth is by how many per cent of what is in use the heap may grow, in tens: to change it stops the program for a moment.
+// growth is by how many per cent of what is in use the heap may grow, in tens, so that it seldom changes.
 func growth(inUse uint64) int {
 	percent := min(mostGarbage*100/max(inUse, 1), calmPercent) / 10 * 10
 	return max(int(percent), leastPercent) //nolint:gosec // at most calmPercent

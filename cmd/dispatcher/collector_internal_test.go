@@ -37,13 +37,13 @@ func TestTheCollectorFollowsWhatIsInUse(t *testing.T) { //nolint:paralleltest //
 // awaitGrowth collects until the growth is within bounds.
 func awaitGrowth(t *testing.T, from, to int) {
 	t.Helper()
-	growth := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		runtime.GC()
-		metrics.Read(growth)
-		if got := int(growth[0].Value.Uint64()); got >= from && got <= to { //nolint:gosec // a percentage
+		metrics.Read(sample)
+		if got := int(sample[0].Value.Uint64()); got >= from && got <= to { //nolint:gosec // a percentage
 			return
 		}
 	}
-	t.Fatalf("got a growth of %d %%, want %d to %d", growth[0].Value.Uint64(), from, to)
+	t.Fatalf("got a growth of %d %%, want %d to %d", sample[0].Value.Uint64(), from, to)
 }

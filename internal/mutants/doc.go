@@ -9,7 +9,7 @@
 //     file: internal/node/worker/visit.go     # from the module's root
 //     old: t.spare()                          # stands in the file exactly once
 //     new: _ = t
-//     test: ./internal/node/worker -run TestX   # arguments of go test, split at blanks
+//     test: ./internal/node/worker -run TestX   # a package, then flags of go test, split at blanks
 //
 // The command prints one line a mutation, and how many there are of each:
 //

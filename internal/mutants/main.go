@@ -47,9 +47,11 @@ func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) erro
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(built) }()
 	plain := newTests(dir, built)
 	each(commands(all), func(args string) { plain.run(ctx, args) })
+	if err := os.RemoveAll(built); err != nil { // all results are known
+		return err
+	}
 	outcomes := make([]chan outcomeOf, len(all))
 	for i := range outcomes {
 		outcomes[i] = make(chan outcomeOf, 1)

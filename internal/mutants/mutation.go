@@ -20,7 +20,7 @@ type mutation struct {
 	File string `yaml:"file"` // from the module's root, with slashes
 	Old  string `yaml:"old"`  // stands in the file exactly once
 	New  string `yaml:"new"`  // its replacement; may be empty
-	Test string `yaml:"test"` // arguments of go test
+	Test string `yaml:"test"` // a package, then flags of go test
 
 	area string
 }
@@ -81,8 +81,8 @@ func (m *mutation) validate() error {
 		return fmt.Errorf("file: %q: must be a path from the module's root", m.File)
 	case m.Old == "" || m.Old == m.New:
 		return errors.New("old: must not be empty, and must differ from new")
-	case len(strings.Fields(m.Test)) == 0:
-		return errors.New("test: is empty; give the arguments of go test")
+	case !strings.HasPrefix(m.Test, "."):
+		return fmt.Errorf("test: %q: must begin with a package, such as ./consumer", m.Test)
 	}
 	return nil
 }

@@ -11,10 +11,14 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 )
 
-// testTimeout ends a test that a mutation makes hang.
-const testTimeout = "-timeout=3m"
+// testTimeout ends a test that a mutation makes hang, and commandTimeout a command that does not end then.
+const (
+	testTimeout    = "-timeout=3m"
+	commandTimeout = 10 * time.Minute // it also compiles
+)
 
 // result is the result of go test.
 type result struct {
@@ -45,10 +49,12 @@ func goTest(ctx context.Context, dir, args string, flags ...string) result {
 	return resultOf(ctx, dir, append(argv, strings.Fields(args)...)...)
 }
 
-// resultOf runs the go command in a directory. It prints what go test -json does.
+// resultOf runs the go command in a directory. The command must print what go test -json does.
 func resultOf(ctx context.Context, dir string, args ...string) result {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the commands are the repository's own
-	cmd.Dir = dir
+	cmd.Dir, cmd.WaitDelay = dir, time.Second
 	cmd.Env = append(cmd.Environ(), "RAPID_SHRINKTIME=0s", "RAPID_NOFAILFILE=true") // that a property fails is all that is asked
 	var said, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &complaint
@@ -99,11 +105,11 @@ type tests struct {
 	built string // where the binaries are
 	mu    sync.Mutex
 	ran   map[string]result
-	makes map[string]func() error // by package: makes its binary, once
+	bins  map[string]func() (string, error) // by package: makes its binary, once, and returns its path
 }
 
 func newTests(dir, built string) *tests {
-	return &tests{dir: dir, built: built, ran: map[string]result{}, makes: map[string]func() error{}}
+	return &tests{dir: dir, built: built, ran: map[string]result{}, bins: map[string]func() (string, error){}}
 }
 
 func (t *tests) run(ctx context.Context, args string) result {
@@ -124,8 +130,8 @@ func (t *tests) run(ctx context.Context, args string) result {
 func (t *tests) runOnce(ctx context.Context, args string) result {
 	command := strings.Fields(args)
 	pkg, flags := command[0], command[1:]
-	binary := filepath.Join(t.built, strings.ReplaceAll(pkg, "/", "_")+".test")
-	if err := t.make(ctx, pkg, binary)(); err != nil {
+	binary, err := t.binary(ctx, pkg)()
+	if err != nil {
 		return result{err: err}
 	}
 	argv := []string{"tool", "test2json", binary, "-test.v=test2json", "-test.paniconexit0", "-test." + testTimeout[1:]}
@@ -138,19 +144,20 @@ func (t *tests) runOnce(ctx context.Context, args string) result {
 	return resultOf(ctx, filepath.Join(t.dir, filepath.FromSlash(pkg)), argv...)
 }
 
-// make returns what makes a package's test binary at its first call.
-func (t *tests) make(ctx context.Context, pkg, binary string) func() error {
+// binary returns what makes a package's test binary at its first call.
+func (t *tests) binary(ctx context.Context, pkg string) func() (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.makes[pkg] == nil {
-		t.makes[pkg] = sync.OnceValue(func() error {
-			cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, pkg) //nolint:gosec // the packages are the repository's own
+	if t.bins[pkg] == nil {
+		path := filepath.Join(t.built, fmt.Sprintf("%d.test", len(t.bins)))
+		t.bins[pkg] = sync.OnceValues(func() (string, error) {
+			cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", path, pkg) //nolint:gosec // the packages are the repository's own
 			cmd.Dir = t.dir
 			if said, err := cmd.CombinedOutput(); err != nil {
-				return fmt.Errorf("%s: %w: %s", pkg, err, lastLine(string(said)))
+				return "", fmt.Errorf("%s: %w: %s", pkg, err, lastLine(string(said)))
 			}
-			return nil
+			return path, nil
 		})
 	}
-	return t.makes[pkg]
+	return t.bins[pkg]
 }

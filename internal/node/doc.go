@@ -18,7 +18,7 @@
 //
 // Goroutines: [Node.Run] starts those of the limiter, the admin server, the services (fleet
 // membership, answers to why, figures, rules, redrives, the provider's report, the health check, the check of the
-// set-up) and the dedup store; then the pacer (which starts its second), the workers and the consumer. It returns when all have ended. The consumer
+// set-up) and the dedup store; then the pacer (which starts one more), the workers and the consumer. It returns when all have ended. The consumer
 // ends first, after its drain and last commit. That ends the pacer, and then the
 // workers; the others end last.
 //

@@ -2,8 +2,9 @@
 // that they take: [Unpacker] unpacks them and drops what belongs to no committed transaction,
 // [RecordBytes] estimates what one record takes.
 //
-// It does no I/O, and does not know what a job is: it neither reads headers nor decides what
-// becomes of a record. Package broker sends the requests.
+// It does no I/O, and neither reads headers nor decides what becomes of a record. Package broker
+// sends the requests.
 //
-// Goroutines: it starts none. An [Unpacker] may be used by any goroutine.
+// Goroutines: it starts none, but for those of a kgo client that lives for a moment: it is the only
+// way to a decompressor with a bound. An [Unpacker] may be used by any goroutine.
 package batches

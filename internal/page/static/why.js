@@ -9,7 +9,7 @@ import { inZone, number } from './text.js';
 const words = {
   not_before: 'its time', retry: 'its next call', provider: 'the provider', limit: 'a limit', hold: 'the end of a rule', slot: 'a slot', resume: 'an operator',
   block: 'the provider\'s block', cooldown: 'a cooldown', change: 'units of the settings before', redis: 'Redis', lane: 'room in its lane', sleepers: 'room in memory',
-  offsets: 'an older job', order: 'an earlier job', call: 'its call', record: 'a record in Kafka',
+  offsets: 'an unsettled job far before it', order: 'a job that goes before it', call: 'its call', record: 'a record in Kafka',
 };
 
 function sentenceOf(j) {
