@@ -24,6 +24,7 @@ type gatesRun struct {
 	jobs, hot         int     // jobs, and those of one recipient among them
 	senders, ofSender int     // how many, and jobs a second of each
 	calls             float64 // of the script a job, at most
+	whole             bool    // the share is judged with the longest standstill
 	most              float64 // jobs a second that the limits allow together
 	after             float64 // the same, after what happens in the middle of it
 }
@@ -40,12 +41,11 @@ limits:
 // are used up before the account is.
 func TestGatesReal(t *testing.T) {
 	w := startServers(t, containers.Kafka)
-	crowd := gatesRun{jobs: 10_000, hot: 30, senders: 10, ofSender: 50, calls: 0.3, most: 300, after: 300}
-	hot, cut := crowd, crowd
+	hot, cut := crowd(10_000), crowd(10_000)
 	hot.hot, cut.after = 200, 270
 	t.Run("a node works alone", func(t *testing.T) {
-		alone := crowd
-		alone.nodes, alone.jobs, alone.hot = 1, 4_000, 10
+		alone := crowd(4_000)
+		alone.nodes, alone.hot = 1, 10
 		w.gates(t, alone, nothing)
 	})
 	t.Run("nothing happens", func(t *testing.T) { w.gates(t, hot, nothing) })
@@ -53,29 +53,14 @@ func TestGatesReal(t *testing.T) {
 		w.gates(t, gatesRun{jobs: 4_000, hot: 10, senders: 4, ofSender: 20, calls: 0.5, most: 80, after: 80}, nothing)
 	})
 	t.Run("a node is killed", func(t *testing.T) {
-		w.gates(t, crowd, func(s *scene) time.Duration {
+		w.gates(t, crowd(10_000), func(s *scene) time.Duration {
 			s.nodes[0].signal(t, syscall.SIGKILL)
 			_ = s.nodes[0].wait(t, 10*time.Second)
 			return 0
 		})
 	})
-	t.Run("Redis is flushed", func(t *testing.T) {
-		w.gates(t, crowd, func(s *scene) time.Duration {
-			if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
-				t.Error(err)
-			}
-			return afterLoss
-		})
-	})
-	t.Run("Redis fails over", func(t *testing.T) {
-		r := containers.RedisSentinel(t, true)
-		w.gates(t, crowd, func(*scene) time.Duration {
-			r.Kill(r.Primary)
-			return electionOf(t, r) + afterLoss
-		},
-			"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
-			"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
-	})
+	t.Run("Redis is flushed", func(t *testing.T) { w.flushed(t, crowd(10_000)) })
+	t.Run("Redis fails over", func(t *testing.T) { w.failedOver(t, crowd(10_000)) })
 	t.Run("each limit is cut", func(t *testing.T) {
 		w.gates(t, cut, func(s *scene) time.Duration {
 			s.mustCommand(t, "limit", "set", "account", "--cap", "270")
@@ -84,6 +69,49 @@ func TestGatesReal(t *testing.T) {
 			return 0
 		})
 	})
+}
+
+// After a loss of Redis's data nobody knows which recipients were called in the last second, so no job may go for the window and two
+// guards. Of the half minute that TestGatesReal takes, this is 4 %, and an election is 12 %: 0.97 can't be used of it. Of 100 seconds
+// with a loss, and of five minutes with an election, the fleet uses 0.97 all in all.
+func TestLossesReal(t *testing.T) {
+	w := startServers(t, containers.Kafka)
+	t.Run("Redis is flushed once in 100 seconds", func(t *testing.T) {
+		long := crowd(30_000)
+		long.whole = true
+		w.flushed(t, long)
+	})
+	t.Run("Redis fails over once in five minutes", func(t *testing.T) {
+		long := crowd(90_000)
+		long.whole = true
+		w.failedOver(t, long)
+	})
+}
+
+// crowd is a run in which the account alone is used up.
+func crowd(jobs int) gatesRun {
+	return gatesRun{jobs: jobs, hot: 30, senders: 10, ofSender: 50, calls: 0.3, most: 300, after: 300}
+}
+
+func (w *servers) flushed(t *testing.T, g gatesRun) {
+	t.Helper()
+	w.gates(t, g, func(s *scene) time.Duration {
+		if err := s.rdb.FlushAll(t.Context()).Err(); err != nil {
+			t.Error(err)
+		}
+		return afterLoss
+	})
+}
+
+func (w *servers) failedOver(t *testing.T, g gatesRun) {
+	t.Helper()
+	r := containers.RedisSentinel(t, true)
+	w.gates(t, g, func(*scene) time.Duration {
+		r.Kill(r.Primary)
+		return electionOf(t, r) + afterLoss
+	},
+		"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
+		"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
 }
 
 // afterLoss is how long a limit of a second must grant nothing after Redis has lost what was granted: slots may lie 300 ms ahead,
@@ -121,9 +149,9 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 	quiet(t)
 	s.start(t, cmp.Or(g.nodes, 3))
 	most := g.jobs * 9 / 10
-	s.judge.count(t, g.jobs/3, time.Minute)
+	s.judge.count(t, g.jobs/3, time.Minute+g.pace(g.jobs/3))
 	lawful := meanwhile(s)
-	s.judge.count(t, most, 2*time.Minute)
+	s.judge.count(t, most, time.Minute+2*g.pace(most))
 	calls := s.scriptCalls(t)
 	s.settled(t, 6*time.Minute)
 	t.Logf("%.3f script calls a job until 0.9 of the jobs were sent, %.3f in all", calls/float64(most), s.scriptCalls(t)/float64(g.jobs))
@@ -139,7 +167,13 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 		share, without, standstill.Round(time.Millisecond), (all[len(all)-1].At - all[0].At).Seconds(), r.Repeated)
 	figure(t, calls/float64(most) <= g.calls, "got %.3f script calls a job, want at most %.1f", calls/float64(most), g.calls)
 	figure(t, lawful == 0 || standstill <= lawful, "got a standstill of %v, want at most %v", standstill.Round(time.Millisecond), lawful.Round(time.Millisecond))
+	figure(t, !g.whole || share >= 0.97, "got %.4f of what the limits allow used, with the standstill; want at least 0.97", share)
 	figure(t, without >= 0.97, "got %.4f of what the limits allow used while a tenth of the jobs was left, want at least 0.97 without the standstill", without)
+}
+
+// pace is how long the limits take for so many jobs.
+func (g gatesRun) pace(jobs int) time.Duration {
+	return time.Duration(float64(jobs) / g.most * float64(time.Second))
 }
 
 // used is the share of what the limits allow that was used until so many calls. A limiter that has

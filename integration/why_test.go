@@ -111,6 +111,10 @@ func TestWhyEachReasonReal(t *testing.T) {
 	s.waits(t, "many-299", "lane", whenever)
 	s.waits(t, "many-299", "slot", whenever)
 	s.isOver(t, "many-299")
+	// All others must be over too: a job that still waited would take a later one's place in the lane, and that one's reason would be the lane.
+	accepted := 0
+	eventually(t, time.Minute, func() bool { accepted = s.judge.report(t, 20).Accepted; return accepted >= 302 },
+		func() string { return fmt.Sprintf("%d jobs are accepted, want 300 and two before them", accepted) })
 
 	s.judge.post(t, "/behave", `{"status":503,"retry_after":"40s"}`)
 	s.enqueueKinds(t, "again", 1, "none")
