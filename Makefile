@@ -71,7 +71,7 @@ mutants: ## Break each law on purpose, and demand that its test fails (AREA=NAME
 	$(GO) run ./internal/mutants $(if $(AREA),-area $(AREA))
 
 # What measures is judged best by hand, on a machine that does nothing else: `make proof`. The rest is CI's.
-MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|LossesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|PagesCostReal|ImageReal|AlertsReal|ChangesReal)$$
+MEASURES = ^Test(Measured|Faults|Kafka39|NoRepeatsReal|DialsReal|WallReal|ManyPartitionsReal|StallsReal|AHighRateReal|ALowRateReal|ACrowdReal|CostReal|CallsInFlightReal|GatesReal|QuotaReal|FeedbackReal|LanesReal|FairReal|FiguresReal|PagesCostReal|ImageReal|AlertsReal|ChangesReal)$$
 DOCKER   = DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -v
 
 page: ## The operators' page in a real browser (needs chromium)
@@ -85,7 +85,7 @@ integration: ## The built binary against Kafka and Redis in containers (needs Do
 	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup ./internal/setupcheck
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 
-proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 60 minutes (needs Docker, and Debian's package prometheus)
+proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 55 minutes (needs Docker, and Debian's package prometheus)
 	$(DOCKER) -timeout=60m -run='$(MEASURES)' -skip='^TestChangesReal$$' ./throttle ./consumer
 	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(DOCKER) -timeout=90m -run='$(MEASURES)' ./integration
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot|ManyValues' -benchtime=3000x ./throttle
