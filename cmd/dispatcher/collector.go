@@ -26,19 +26,14 @@ func calmCollector() {
 
 // regulate fits the growth to what is in use, now and after each collection, until done closes.
 func regulate(done <-chan struct{}) {
-	debug.SetGCPercent(calmPercent)
-	now := calmPercent
-	afterCollections(done, func() {
-		if percent := growth(inUse()); percent != now {
-			now = percent
-			debug.SetGCPercent(percent)
-		}
-	})
+	fit := func() { debug.SetGCPercent(growth(inUse())) }
+	fit()
+	afterCollections(done, fit)
 }
 
-// growth is by how many per cent of what is in use the heap may grow, in tens, so that it seldom changes.
+// growth is by how many per cent of what is in use the heap may grow.
 func growth(inUse uint64) int {
-	percent := min(mostGarbage*100/max(inUse, 1), calmPercent) / 10 * 10
+	percent := min(mostGarbage*100/max(inUse, 1), calmPercent)
 	return max(int(percent), leastPercent) //nolint:gosec // at most calmPercent
 }
 

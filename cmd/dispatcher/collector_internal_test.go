@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
 	"time"
+
+	"dispatcher/cmd/dispatcher/internal/clitest"
 )
 
 func TestGrowthOfTheHeap(t *testing.T) {
@@ -38,12 +41,12 @@ func TestTheCollectorFollowsWhatIsInUse(t *testing.T) { //nolint:paralleltest //
 func awaitGrowth(t *testing.T, from, to int) {
 	t.Helper()
 	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	got := 0
+	defer func() { t.Logf("got a growth of %d %%", got) }()
+	clitest.Await(t, 30*time.Second, fmt.Sprintf("a growth of %d to %d %%", from, to), func() bool {
 		runtime.GC()
 		metrics.Read(sample)
-		if got := int(sample[0].Value.Uint64()); got >= from && got <= to { //nolint:gosec // a percentage
-			return
-		}
-	}
-	t.Fatalf("got a growth of %d %%, want %d to %d", sample[0].Value.Uint64(), from, to)
+		got = int(sample[0].Value.Uint64()) //nolint:gosec // a percentage
+		return got >= from && got <= to
+	})
 }

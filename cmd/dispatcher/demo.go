@@ -88,7 +88,7 @@ func checkDemoSettings(s *cli.Settings) error {
 func runDemo(ctx context.Context, o demo.Options, asJSON, verbose bool, out io.Writer) (demo.Summary, error) {
 	// A fleet, a broker, a Redis and a provider share one small heap here. With the
 	// default, frequent collections would delay the provider that measures.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetGCPercent(debug.SetGCPercent(calmPercent))
 	v, err := watchDemo(ctx, o, asJSON, verbose, out)
 	switch {
 	case err != nil:
