@@ -129,7 +129,7 @@ type outcomeOf struct {
 
 // try runs the mutation's test with it.
 func (m *mutation) try(ctx context.Context, dir string, plain *tests) outcomeOf {
-	if r := plain.run(ctx, m.Test); r.err != nil || r.failed {
+	if r := plain.of(m.Test); r.err != nil || r.failed {
 		return outcomeOf{broken, "without the mutation: " + r.String()}
 	}
 	into, err := os.MkdirTemp("", "mutant-")

@@ -112,18 +112,18 @@ func newTests(dir, built string) *tests {
 	return &tests{dir: dir, built: built, ran: map[string]result{}, bins: map[string]func() (string, error){}}
 }
 
-func (t *tests) run(ctx context.Context, args string) result {
+// of is the result of a command that run has run.
+func (t *tests) of(args string) result {
 	t.mu.Lock()
-	r, ran := t.ran[args]
-	t.mu.Unlock()
-	if ran {
-		return r
-	}
-	r = t.runOnce(ctx, args)
+	defer t.mu.Unlock()
+	return t.ran[args]
+}
+
+func (t *tests) run(ctx context.Context, args string) {
+	r := t.runOnce(ctx, args)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ran[args] = r
-	return r
 }
 
 // runOnce does as go test does: a package's tests run in its directory.
