@@ -67,7 +67,15 @@ func TestGatesReal(t *testing.T) {
 		long.whole = true
 		w.flushed(t, long)
 	})
-	t.Run("Redis fails over", func(t *testing.T) { w.failedOver(t, crowd(10_000)) })
+	t.Run("Redis fails over", func(t *testing.T) {
+		r := containers.RedisSentinel(t, true)
+		w.gates(t, crowd(10_000), func(*scene) time.Duration {
+			r.Kill(r.Primary)
+			return electionOf(t, r) + afterLoss
+		},
+			"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
+			"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
+	})
 	t.Run("each limit is cut", func(t *testing.T) {
 		w.gates(t, cut, func(s *scene) time.Duration {
 			s.mustCommand(t, "limit", "set", "account", "--cap", "270")
@@ -91,17 +99,6 @@ func (w *servers) flushed(t *testing.T, g gatesRun) {
 		}
 		return afterLoss
 	})
-}
-
-func (w *servers) failedOver(t *testing.T, g gatesRun) {
-	t.Helper()
-	r := containers.RedisSentinel(t, true)
-	w.gates(t, g, func(*scene) time.Duration {
-		r.Kill(r.Primary)
-		return electionOf(t, r) + afterLoss
-	},
-		"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
-		"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
 }
 
 // afterLoss is how long a limit of a second must grant nothing after Redis has lost what was granted: slots may lie 300 ms ahead,
@@ -139,9 +136,9 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 	quiet(t)
 	s.start(t, cmp.Or(g.nodes, 3))
 	most := g.jobs * 9 / 10
-	s.judge.count(t, g.jobs/3, time.Minute+g.pace(g.jobs/3))
+	s.judge.count(t, g.jobs/3, time.Minute)
 	lawful := meanwhile(s)
-	s.judge.count(t, most, time.Minute+2*g.pace(most))
+	s.judge.count(t, most, 2*time.Minute)
 	calls := s.scriptCalls(t)
 	s.settled(t, 6*time.Minute)
 	t.Logf("%.3f script calls a job until 0.9 of the jobs were sent, %.3f in all", calls/float64(most), s.scriptCalls(t)/float64(g.jobs))
@@ -159,11 +156,6 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 	figure(t, lawful == 0 || standstill <= lawful, "got a standstill of %v, want at most %v", standstill.Round(time.Millisecond), lawful.Round(time.Millisecond))
 	figure(t, !g.whole || share >= 0.97, "got %.4f of what the limits allow used, with the standstill; want at least 0.97", share)
 	figure(t, without >= 0.97, "got %.4f of what the limits allow used while a tenth of the jobs was left, want at least 0.97 without the standstill", without)
-}
-
-// pace is how long the limits take for so many jobs.
-func (g gatesRun) pace(jobs int) time.Duration {
-	return time.Duration(float64(jobs) / g.most * float64(time.Second))
 }
 
 // used is the share of what the limits allow that was used until so many calls. A limiter that has
