@@ -11,7 +11,8 @@ local limit, history = KEYS[1], KEYS[2]
 local KEPT = 1000 -- changes in the history
 local VERSION = 3 -- of the packed settings
 
-local function int(x) return string.format('%.0f', x) end -- tostring would round above 1e14
+-- int writes a whole number. tostring would round above 1e14, and %.0f takes more than twice as long.
+local function int(x) return string.format('%d', x) end
 
 local function clock()
   local time = redis.call('TIME')

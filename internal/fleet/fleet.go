@@ -42,7 +42,9 @@ const (
 	registerEvery = 3 * time.Second
 	retryEvery    = 300 * time.Millisecond // while Redis does not answer
 	goneAfter     = 10 * time.Second
-	youngFor      = time.Minute // for so long an older node takes a declaration over
+	youngFor      = time.Minute      // for so long an older node takes a declaration over
+	lookEvery     = 8 * time.Second  // for other namespaces; it happens with the next registration, and a wrong namespace is not urgent
+	unseenAfter   = 20 * time.Second // a namespace where no node looked for so long has no nodes of the group
 	callTimeout   = time.Second
 )
 
@@ -66,13 +68,14 @@ type Membership struct {
 	opts     Options
 	id       string // of the node, unique per start
 	script   *redis.Script
-	failing  bool     // the last call failed, and that was logged
-	warned   []string // namespaces
-	noRights bool     // logged that other namespaces can't be seen
-	first    int64    // when the node registered first, by Redis's clock; 0: not yet
-	namesake bool     // warned that another node has the same name
-	limits   string   // names of all limits, as nodes compare them
-	differ   string   // how the limits of other nodes differ, as it was logged last; empty: they don't
+	failing  bool      // the last call failed, and that was logged
+	warned   []string  // namespaces
+	noRights bool      // logged that other namespaces can't be seen
+	looked   time.Time // last time, for other namespaces
+	first    int64     // when the node registered first, by Redis's clock; 0: not yet
+	namesake bool      // warned that another node has the same name
+	limits   string    // names of all limits, as nodes compare them
+	differ   string    // how the limits of other nodes differ, as it was logged last; empty: they don't
 	differs  prometheus.Gauge
 }
 
@@ -129,7 +132,7 @@ func (m *Membership) Run(ctx context.Context) error {
 			m.first = cmp.Or(m.first, seen.now)
 			m.noteNamesakes(seen.now, seen.namesakes)
 			m.noteLimits(seen.others)
-			m.lookAround(ctx, seen.now)
+			m.lookAround(ctx, time.Now(), seen.now)
 		}
 		timer.Reset(wait)
 	}
@@ -268,17 +271,22 @@ func (m *Membership) leave(ctx context.Context) {
 	}
 }
 
-// lookAround warns once of each other namespace in which a group works. The keys
+// lookAround warns once of each other namespace in which a group works. It does so now and then: each time wakes Redis,
+// and the registrations are frequent. now and redisNow are the same moment. The keys
 // lie outside the namespace, where the account may have no rights.
-func (m *Membership) lookAround(ctx context.Context, now int64) {
+func (m *Membership) lookAround(ctx context.Context, now time.Time, redisNow int64) {
+	if now.Sub(m.looked) < lookEvery {
+		return
+	}
+	m.looked = now
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all := make([]*redis.MapStringStringCmd, len(m.opts.Groups))
 	_, err := m.opts.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, group := range m.opts.Groups {
 			key := "dispatcher:groups:" + group
-			p.HSet(ctx, key, m.opts.Namespace, now)
-			p.PExpire(ctx, key, goneAfter)
+			p.HSet(ctx, key, m.opts.Namespace, redisNow)
+			p.PExpire(ctx, key, unseenAfter)
 			all[i] = p.HGetAll(ctx, key)
 		}
 		return nil
@@ -292,7 +300,7 @@ func (m *Membership) lookAround(ctx context.Context, now int64) {
 	}
 	for i, group := range m.opts.Groups {
 		for namespace, at := range all[i].Val() {
-			if seen, err := strconv.ParseInt(at, 10, 64); err == nil && seen+goneAfter.Microseconds() >= now {
+			if seen, err := strconv.ParseInt(at, 10, 64); err == nil && seen+unseenAfter.Microseconds() >= redisNow {
 				m.warn(group, namespace)
 			}
 		}

@@ -19,7 +19,7 @@ import (
 const (
 	pollEvery   = 2 * time.Second // unless [Watcher.Hear] is called
 	callTimeout = time.Second
-	pingEvery   = 10 * time.Second // of the subscription; what it misses meanwhile is found all the same
+	pingEvery   = 30 * time.Second // of the subscription: each ping wakes Redis, and what it misses meanwhile is found all the same
 )
 
 // Watcher keeps the rules that are in force at hand, for one node. Make it with [NewWatcher]; it can be run once.
