@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/internal/containers"
+	"dispatcher/internal/provider"
 	"dispatcher/throttle/limit"
 )
 
@@ -35,7 +36,7 @@ func TestCostReal(t *testing.T) {
 // cost plays three nodes for so long, until the machine lets the fleet and the judge work.
 func (w *servers) cost(t *testing.T, algorithm string, limit, most, seconds int, utilisation float64) {
 	t.Helper()
-	for try := 1; ; try++ {
+	untilFair(t, func() (provider.Report, []goal) {
 		s := w.scene(t, limit, 12, 20*time.Millisecond,
 			"limits.0.algorithm="+algorithm, fmt.Sprintf("limits.0.max_cost=%d", most))
 		units, jobs := 0, 0
@@ -59,10 +60,6 @@ func (w *servers) cost(t *testing.T, algorithm string, limit, most, seconds int,
 		if r.Units != units {
 			t.Errorf("got %d units at the provider, want %d", r.Units, units)
 		}
-		if last(t, try, r.Unjudged <= maxUnjudged && steady >= utilisation, r) {
-			figure(t, r.Unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)
-			figure(t, steady >= utilisation, "got %.4f of the cap used, want at least %.3f", steady, utilisation)
-			return
-		}
-	}
+		return r, []goal{fewUnjudged(r), enough(steady, utilisation)}
+	})
 }

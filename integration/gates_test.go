@@ -68,13 +68,15 @@ func TestGatesReal(t *testing.T) {
 		w.flushed(t, long)
 	})
 	t.Run("Redis fails over", func(t *testing.T) {
-		r := containers.RedisSentinel(t, true)
-		w.gates(t, crowd(10_000), func(*scene) time.Duration {
-			r.Kill(r.Primary)
-			return electionOf(t, r) + afterLoss
-		},
-			"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
-			"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
+		untilFair(t, func() (provider.Report, []goal) {
+			r := containers.RedisSentinel(t, true)
+			return w.playGates(t, crowd(10_000), func(*scene) time.Duration {
+				r.Kill(r.Primary)
+				return electionOf(t, r) + afterLoss
+			},
+				"redis.addrs="+strings.Join(containers.Addrs(r.Sentinels...), ","), "redis.master="+containers.SentinelMaster,
+				"redis.sentinel_username="+containers.SentinelUser, "redis.sentinel_password="+containers.SentinelPassword)
+		})
 	})
 	t.Run("each limit is cut", func(t *testing.T) {
 		w.gates(t, cut, func(s *scene) time.Duration {
@@ -126,9 +128,15 @@ func electionOf(t *testing.T, r *containers.Sentinel) time.Duration {
 	return away
 }
 
-// gates plays three nodes over a backlog. In the middle of it something happens, and returns for how long it may make the fleet
+// gates plays a run, and again where the machine spoiled it. meanwhile is as for playGates.
+func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration) {
+	t.Helper()
+	untilFair(t, func() (provider.Report, []goal) { return w.playGates(t, g, meanwhile) })
+}
+
+// playGates plays three nodes over a backlog. In the middle of it something happens, and returns for how long it may make the fleet
 // stand still; 0: this is not judged.
-func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration, settings ...string) {
+func (w *servers) playGates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration, settings ...string) (provider.Report, []goal) {
 	t.Helper()
 	s := w.scene(t, 300, 12, 20*time.Millisecond, settings...)
 	s.configure(t, fmt.Sprintf(gateLimits, g.ofSender))
@@ -139,9 +147,9 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 	s.judge.count(t, g.jobs/3, time.Minute)
 	lawful := meanwhile(s)
 	s.judge.count(t, most, 2*time.Minute)
-	calls := s.scriptCalls(t)
+	calls := s.scriptCalls(t) / float64(most)
 	s.settled(t, 6*time.Minute)
-	t.Logf("%.3f script calls a job until 0.9 of the jobs were sent, %.3f in all", calls/float64(most), s.scriptCalls(t)/float64(g.jobs))
+	t.Logf("%.3f script calls a job until 0.9 of the jobs were sent, %.3f in all", calls, s.scriptCalls(t)/float64(g.jobs))
 	stop(t, s.running()...)
 	s.gatesKept(t, g)
 	r := s.judge.report(t, 300)
@@ -152,10 +160,13 @@ func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Du
 	share, without, standstill := g.used(all, g.jobs/3, most)
 	t.Logf("%.4f of what the limits allow used until 0.9 of the jobs were sent, %.4f without the longest standstill of %v; the last one came after %.0f s; %d repeated",
 		share, without, standstill.Round(time.Millisecond), (all[len(all)-1].At - all[0].At).Seconds(), r.Repeated)
-	figure(t, calls/float64(most) <= g.calls, "got %.3f script calls a job, want at most %.1f", calls/float64(most), g.calls)
-	figure(t, lawful == 0 || standstill <= lawful, "got a standstill of %v, want at most %v", standstill.Round(time.Millisecond), lawful.Round(time.Millisecond))
-	figure(t, !g.whole || share >= 0.97, "got %.4f of what the limits allow used, with the standstill; want at least 0.97", share)
-	figure(t, without >= 0.97, "got %.4f of what the limits allow used while a tenth of the jobs was left, want at least 0.97 without the standstill", without)
+	s.judge.end() // the next try is not to share the machine with it
+	return r, []goal{
+		{calls <= g.calls, fmt.Sprintf("got %.3f script calls a job, want at most %.1f", calls, g.calls)},
+		{lawful == 0 || standstill <= lawful, fmt.Sprintf("got a standstill of %v, want at most %v", standstill.Round(time.Millisecond), lawful.Round(time.Millisecond))},
+		{!g.whole || share >= 0.97, fmt.Sprintf("got %.4f of what the limits allow used, with the standstill; want at least 0.97", share)},
+		{without >= 0.97, fmt.Sprintf("got %.4f of what the limits allow used while a tenth of the jobs was left, want at least 0.97 without the standstill", without)},
+	}
 }
 
 // used is the share of what the limits allow that was used until so many calls. A limiter that has

@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,29 +26,52 @@ const (
 	tries       = 3
 )
 
-// last reports whether no other run is to be made after this one, which met its figures or did not.
-func last(t *testing.T, try int, met bool, r provider.Report) bool {
-	t.Helper()
-	return met || r.HeldUp <= maxHeldUp || try == tries || t.Failed()
+// goal is a figure of a run: whether it was met, and what to say where it was not.
+type goal struct {
+	ok   bool
+	miss string
 }
 
-// measure makes a run until the machine lets the fleet and the judge work.
-func (w *servers) measure(t *testing.T, want target) {
+// untilFair plays a run until the machine lets the fleet and the judge work, and judges its figures. What must never happen play
+// judges itself, each time.
+func untilFair(t *testing.T, play func() (provider.Report, []goal)) {
 	t.Helper()
 	for try := 1; ; try++ {
+		r, figures := play()
+		missed := slices.ContainsFunc(figures, func(f goal) bool { return !f.ok })
+		if missed && r.HeldUp > maxHeldUp && try < tries && !t.Failed() {
+			t.Logf("the machine held up %.3f of the windows, and a figure was missed: the run is made again", r.HeldUp)
+			continue
+		}
+		for _, f := range figures {
+			figure(t, f.ok, "%s", f.miss)
+		}
+		return
+	}
+}
+
+// fewUnjudged is the figure of a judge that could say of most windows whether they were kept.
+func fewUnjudged(r provider.Report) goal {
+	return goal{r.Unjudged <= maxUnjudged, fmt.Sprintf("got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)}
+}
+
+// enough is the figure of a share of the cap.
+func enough(used, least float64) goal {
+	return goal{used >= least, fmt.Sprintf("got %.4f of the cap used, want at least %.3f", used, least)}
+}
+
+func (w *servers) measure(t *testing.T, want target) {
+	t.Helper()
+	untilFair(t, func() (provider.Report, []goal) {
 		r := w.play(t, want)
 		t.Logf("%d nodes, cap %d/s: %d calls for %d jobs, %d in the fullest second, %.4f of the cap used, %.3f script calls a job, %.3f unjudged, %.3f held up",
 			want.nodes, want.cap, r.Sent, want.jobs, r.MaxInWindow, r.Utilisation, r.scriptCalls, r.Unjudged, r.HeldUp)
 		once(t, r.Report, want.jobs)
-		met := r.Unjudged <= maxUnjudged && r.Utilisation >= want.utilisation && r.scriptCalls <= want.scriptCalls
-		if !last(t, try, met, r.Report) {
-			continue
+		return r.Report, []goal{
+			fewUnjudged(r.Report), enough(r.Utilisation, want.utilisation),
+			{r.scriptCalls <= want.scriptCalls, fmt.Sprintf("got %.3f script calls a job, want at most %.2f", r.scriptCalls, want.scriptCalls)},
 		}
-		figure(t, r.Unjudged <= maxUnjudged, "got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)
-		figure(t, r.Utilisation >= want.utilisation, "got %.4f of the cap used, want at least %.3f", r.Utilisation, want.utilisation)
-		figure(t, r.scriptCalls <= want.scriptCalls, "got %.3f script calls a job, want at most %.2f", r.scriptCalls, want.scriptCalls)
-		return
-	}
+	})
 }
 
 // played is what a run showed.

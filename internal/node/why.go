@@ -25,6 +25,27 @@ const (
 	waitsForRedis    = "redis"    // Redis can't be asked
 )
 
+// awaited says for people what a job waits for.
+var awaited = map[string]string{ //nolint:gochecknoglobals // a constant table
+	string(consumer.WaitsForLane):     "room in its lane",
+	string(consumer.WaitsForSleepers): "room in memory",
+	string(consumer.WaitsForOffsets):  "an unsettled job far before it",
+	string(consumer.WaitsForOrder):    "a job that goes before it",
+	string(consumer.WaitsForTime):     "its time",
+	string(consumer.WaitsForRetry):    "its next call",
+	string(consumer.WaitsForProvider): "the provider",
+	string(consumer.WaitsForLimit):    "a limit",
+	string(consumer.WaitsForHold):     "the end of a rule",
+	string(consumer.WaitsForCall):     "its call",
+	string(consumer.WaitsForRecord):   "a record in Kafka",
+	waitsForSlot:                      "a slot",
+	waitsForResume:                    "an operator",
+	waitsForBlock:                     "the provider's block",
+	waitsForCooldown:                  "a cooldown",
+	waitsForChange:                    "units of the settings before",
+	waitsForRedis:                     "Redis",
+}
+
 // Why says what jobs or a limit wait for on this node.
 func (n *Node) Why(q why.Question) why.Answer {
 	a := why.Answer{Node: Name(n.cfg)}
@@ -160,6 +181,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 			one.Why += ": " + fault.Error()
 		}
 	}
+	one.Awaits = awaited[one.WaitsFor]
 	return one
 }
 

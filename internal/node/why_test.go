@@ -1,6 +1,10 @@
 package node
 
 import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,5 +40,24 @@ func TestWhyNamesThePauseOfALimit(t *testing.T) {
 	one := why.Job{WaitsFor: "limit", Limit: "otp", Why: "as before"}
 	if whyPaused(&one, limit.Settings{}); one.WaitsFor != "limit" || one.Why != "as before" {
 		t.Errorf("got %+v of a limit that is not paused, want no change", one)
+	}
+}
+
+// What a job may wait for has words for people, and a line in the operators' table.
+func TestOperatorsReadOfEachReason(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| `waits_for` |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {
+		documented = append(documented, row[1])
+	}
+	slices.Sort(documented)
+	if known := slices.Sorted(maps.Keys(awaited)); !slices.Equal(known, documented) {
+		t.Errorf("jobs wait for %v, and docs/operations.md has %v", known, documented)
 	}
 }

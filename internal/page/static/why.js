@@ -5,15 +5,8 @@ import { get } from './api.js';
 import { setFault, showProblem } from './change.js';
 import { inZone, number } from './text.js';
 
-// words are the reasons for people.
-const words = {
-  not_before: 'its time', retry: 'its next call', provider: 'the provider', limit: 'a limit', hold: 'the end of a rule', slot: 'a slot', resume: 'an operator',
-  block: 'the provider\'s block', cooldown: 'a cooldown', change: 'units of the settings before', redis: 'Redis', lane: 'room in its lane', sleepers: 'room in memory',
-  offsets: 'an unsettled job far before it', order: 'a job that goes before it', call: 'its call', record: 'a record in Kafka',
-};
-
 function sentenceOf(j) {
-  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${words[j.waits_for] ?? j.waits_for}: ${inZone(j.why)}`;
+  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${j.awaits || j.waits_for}: ${inZone(j.why)}`;
   if (j.ahead > 0 && !text.includes('before it')) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
   if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until)}`;
   return `${text}.`.replace('..', '.');

@@ -1,6 +1,7 @@
 package whycmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -54,20 +55,8 @@ func (r *report) show(w io.Writer) error {
 
 func showJob(j why.JobOf, w io.Writer) error {
 	_, err := fmt.Fprintf(w, "job %s at %s/%d/%d on %s waits for %s: %s\n",
-		cli.Plainly(j.ID, 0), cli.Plainly(j.Topic, 0), j.Partition, j.Offset, j.Node, words(j.WaitsFor), cli.Plainly(j.Why, 0))
+		cli.Plainly(j.ID, 0), cli.Plainly(j.Topic, 0), j.Partition, j.Offset, j.Node, cmp.Or(cli.Plainly(j.Awaits, 0), cli.Plainly(j.WaitsFor, 0)), cli.Plainly(j.Why, 0))
 	return err
-}
-
-// words are a reason for people.
-func words(waitsFor string) string {
-	if text := map[string]string{
-		"not_before": "its time", "retry": "its next call", "provider": "the provider", "limit": "a limit", "hold": "the end of a rule", "slot": "a slot", "resume": "an operator",
-		"block": "the provider's block", "cooldown": "a cooldown", "change": "the limit's new settings", "redis": "Redis", "lane": "room in its lane", "sleepers": "room in memory",
-		"offsets": "an unsettled job far before it", "order": "a job that goes before it", "call": "its call", "record": "a record in Kafka",
-	}[waitsFor]; text != "" {
-		return text
-	}
-	return waitsFor
 }
 
 // showProgress says where a record is that no node holds as a job.
