@@ -85,7 +85,7 @@ integration: ## The built binary against Kafka and Redis in containers (needs Do
 	$(DOCKER) -timeout=20m -p=3 -run='Real$$' -skip='$(MEASURES)|^Test(Cluster|Pace|MemoryAndCost)Real$$' ./consumer/... ./throttle/... ./internal/dedup ./internal/setupcheck
 	$(DOCKER) -timeout=20m -run='^TestChangesReal$$' ./throttle
 
-proof: ## What is measured on real Kafka and Redis, beside what it is compared with: 55 minutes (needs Docker, and Debian's package prometheus)
+proof: ## What is measured on real Kafka and Redis, beside what it is compared with: two hours (needs Docker, and Debian's package prometheus)
 	$(DOCKER) -timeout=60m -run='$(MEASURES)' -skip='^TestChangesReal$$' ./throttle ./consumer
 	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(DOCKER) -timeout=90m -run='$(MEASURES)' ./integration
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot|ManyValues' -benchtime=3000x ./throttle
