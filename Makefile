@@ -87,7 +87,7 @@ integration: ## The built binary against Kafka and Redis in containers (needs Do
 
 proof: ## What is measured on real Kafka and Redis, beside what it is compared with: two hours (needs Docker, and Debian's package prometheus)
 	$(DOCKER) -timeout=60m -run='$(MEASURES)' -skip='^TestChangesReal$$' ./throttle ./consumer
-	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(DOCKER) -timeout=90m -run='$(MEASURES)' ./integration
+	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(DOCKER) -timeout=180m -run='$(MEASURES)' ./integration
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot|ManyValues' -benchtime=3000x ./throttle
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='FullWindow' -benchtime=3x ./throttle
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='Throughput' -benchtime=200000x ./integration

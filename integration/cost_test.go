@@ -36,7 +36,7 @@ func TestCostReal(t *testing.T) {
 // cost plays three nodes for so long, until the machine lets the fleet and the judge work.
 func (w *servers) cost(t *testing.T, algorithm string, limit, most, seconds int, utilisation float64) {
 	t.Helper()
-	untilFair(t, func() (provider.Report, []goal) {
+	untilFair(t, func() (provider.Report, []figureOf) {
 		s := w.scene(t, limit, 12, 20*time.Millisecond,
 			"limits.0.algorithm="+algorithm, fmt.Sprintf("limits.0.max_cost=%d", most))
 		units, jobs := 0, 0
@@ -53,13 +53,13 @@ func (w *servers) cost(t *testing.T, algorithm string, limit, most, seconds int,
 		t.Logf("%.2f script calls a job", s.scriptCalls(t)/float64(jobs))
 		stop(t, s.nodes...)
 		r, steady := s.judge.report(t, limit), shareOf(s.judge.arrivals(t)[jobs/10:], limit) // once the nodes have their partitions
-		s.judge.end()                                                                        // the next try is not to share the machine with it
+		s.judge.end()
 		t.Logf("%s, jobs of up to %d units: %d units in %d calls, %d units in the fullest second, %.4f of the cap used, %.4f behind a tenth of the jobs, %.3f unjudged, %.3f held up",
 			strings.ReplaceAll(algorithm, "_", " "), most, r.Units, r.Sent, r.MaxInWindow, r.Utilisation, steady, r.Unjudged, r.HeldUp)
 		once(t, r, jobs)
 		if r.Units != units {
 			t.Errorf("got %d units at the provider, want %d", r.Units, units)
 		}
-		return r, []goal{fewUnjudged(r), enough(steady, utilisation)}
+		return r, []figureOf{fewUnjudged(r), enough(steady, utilisation)}
 	})
 }

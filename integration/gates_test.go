@@ -68,8 +68,9 @@ func TestGatesReal(t *testing.T) {
 		w.flushed(t, long)
 	})
 	t.Run("Redis fails over", func(t *testing.T) {
-		untilFair(t, func() (provider.Report, []goal) {
+		untilFair(t, func() (provider.Report, []figureOf) {
 			r := containers.RedisSentinel(t, true)
+			defer r.End()
 			return w.playGates(t, crowd(10_000), func(*scene) time.Duration {
 				r.Kill(r.Primary)
 				return electionOf(t, r) + afterLoss
@@ -131,12 +132,12 @@ func electionOf(t *testing.T, r *containers.Sentinel) time.Duration {
 // gates plays a run, and again where the machine spoiled it. meanwhile is as for playGates.
 func (w *servers) gates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration) {
 	t.Helper()
-	untilFair(t, func() (provider.Report, []goal) { return w.playGates(t, g, meanwhile) })
+	untilFair(t, func() (provider.Report, []figureOf) { return w.playGates(t, g, meanwhile) })
 }
 
-// playGates plays three nodes over a backlog. In the middle of it something happens, and returns for how long it may make the fleet
-// stand still; 0: this is not judged.
-func (w *servers) playGates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration, settings ...string) (provider.Report, []goal) {
+// playGates plays three nodes over a backlog. In the middle of it, meanwhile disturbs the run, and returns for how long the fleet may
+// stand still; 0: that is not judged.
+func (w *servers) playGates(t *testing.T, g gatesRun, meanwhile func(*scene) time.Duration, settings ...string) (provider.Report, []figureOf) {
 	t.Helper()
 	s := w.scene(t, 300, 12, 20*time.Millisecond, settings...)
 	s.configure(t, fmt.Sprintf(gateLimits, g.ofSender))
@@ -160,8 +161,9 @@ func (w *servers) playGates(t *testing.T, g gatesRun, meanwhile func(*scene) tim
 	share, without, standstill := g.used(all, g.jobs/3, most)
 	t.Logf("%.4f of what the limits allow used until 0.9 of the jobs were sent, %.4f without the longest standstill of %v; the last one came after %.0f s; %d repeated",
 		share, without, standstill.Round(time.Millisecond), (all[len(all)-1].At - all[0].At).Seconds(), r.Repeated)
-	s.judge.end() // the next try is not to share the machine with it
-	return r, []goal{
+	s.judge.end()
+	return r, []figureOf{
+		fewUnjudged(r),
 		{calls <= g.calls, fmt.Sprintf("got %.3f script calls a job, want at most %.1f", calls, g.calls)},
 		{lawful == 0 || standstill <= lawful, fmt.Sprintf("got a standstill of %v, want at most %v", standstill.Round(time.Millisecond), lawful.Round(time.Millisecond))},
 		{!g.whole || share >= 0.97, fmt.Sprintf("got %.4f of what the limits allow used, with the standstill; want at least 0.97", share)},

@@ -26,19 +26,19 @@ const (
 	tries       = 3
 )
 
-// goal is a figure of a run: whether it was met, and what to say where it was not.
-type goal struct {
+// figureOf is a figure of a run: whether it was met, and what to say where it was not.
+type figureOf struct {
 	ok   bool
 	miss string
 }
 
-// untilFair plays a run until the machine lets the fleet and the judge work, and judges its figures. What must never happen play
-// judges itself, each time.
-func untilFair(t *testing.T, play func() (provider.Report, []goal)) {
+// untilFair plays a run until the machine lets the fleet and the judge work, and judges its figures. play checks in each run what
+// must never happen, and ends all that it started: the next run is not to share the machine with it.
+func untilFair(t *testing.T, play func() (provider.Report, []figureOf)) {
 	t.Helper()
 	for try := 1; ; try++ {
 		r, figures := play()
-		missed := slices.ContainsFunc(figures, func(f goal) bool { return !f.ok })
+		missed := slices.ContainsFunc(figures, func(f figureOf) bool { return !f.ok })
 		if missed && r.HeldUp > maxHeldUp && try < tries && !t.Failed() {
 			t.Logf("the machine held up %.3f of the windows, and a figure was missed: the run is made again", r.HeldUp)
 			continue
@@ -50,24 +50,24 @@ func untilFair(t *testing.T, play func() (provider.Report, []goal)) {
 	}
 }
 
-// fewUnjudged is the figure of a judge that could say of most windows whether they were kept.
-func fewUnjudged(r provider.Report) goal {
-	return goal{r.Unjudged <= maxUnjudged, fmt.Sprintf("got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)}
+// fewUnjudged wants few unjudged windows.
+func fewUnjudged(r provider.Report) figureOf {
+	return figureOf{r.Unjudged <= maxUnjudged, fmt.Sprintf("got %.3f of the windows unjudged, want at most %.1f", r.Unjudged, maxUnjudged)}
 }
 
-// enough is the figure of a share of the cap.
-func enough(used, least float64) goal {
-	return goal{used >= least, fmt.Sprintf("got %.4f of the cap used, want at least %.3f", used, least)}
+// enough wants a share of the cap.
+func enough(used, least float64) figureOf {
+	return figureOf{used >= least, fmt.Sprintf("got %.4f of the cap used, want at least %.3f", used, least)}
 }
 
 func (w *servers) measure(t *testing.T, want target) {
 	t.Helper()
-	untilFair(t, func() (provider.Report, []goal) {
+	untilFair(t, func() (provider.Report, []figureOf) {
 		r := w.play(t, want)
 		t.Logf("%d nodes, cap %d/s: %d calls for %d jobs, %d in the fullest second, %.4f of the cap used, %.3f script calls a job, %.3f unjudged, %.3f held up",
 			want.nodes, want.cap, r.Sent, want.jobs, r.MaxInWindow, r.Utilisation, r.scriptCalls, r.Unjudged, r.HeldUp)
 		once(t, r.Report, want.jobs)
-		return r.Report, []goal{
+		return r.Report, []figureOf{
 			fewUnjudged(r.Report), enough(r.Utilisation, want.utilisation),
 			{r.scriptCalls <= want.scriptCalls, fmt.Sprintf("got %.3f script calls a job, want at most %.2f", r.scriptCalls, want.scriptCalls)},
 		}
@@ -103,7 +103,7 @@ func (w *servers) play(t *testing.T, want target) played {
 	}
 	stop(t, s.nodes...)
 	r, steady := s.judge.report(t, want.cap), shareOf(s.judge.arrivals(t)[want.jobs/5:], want.cap)
-	s.judge.end() // the next try is not to share the machine with it
+	s.judge.end()
 	return played{r, steady, calls / float64(want.jobs), late, redis}
 }
 

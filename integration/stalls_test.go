@@ -114,12 +114,12 @@ func stallOne(n *node, stop <-chan struct{}, r *rand.Rand) {
 	}
 }
 
-// side plays a fleet under each of the guards, side by side. The one that chooses its own must use so much of the cap.
+// side plays a fleet under each of the guards, side by side. The fleet with `guard: auto` must use at least want of the cap.
 func (w *servers) side(t *testing.T, want float64, startUp func(*testing.T, *scene) func()) {
 	t.Helper()
-	untilFair(t, func() (provider.Report, []goal) {
+	untilFair(t, func() (provider.Report, []figureOf) {
 		used, whole := w.playSide(t, startUp)
-		return whole, []goal{enough(used, want)}
+		return whole, []figureOf{fewUnjudged(whole), enough(used, want)}
 	})
 }
 
@@ -158,7 +158,7 @@ func (w *servers) playSide(t *testing.T, startUp func(*testing.T, *scene) func()
 			guards[i].name, used, whole.Utilisation, whole.MaxInWindow, late, whole.Unjudged, whole.HeldUp)
 		stop(t, s.nodes...)
 		once(t, whole, stallsJobs)
-		s.judge.end() // the next try is not to share the machine with it
+		s.judge.end()
 	}
 	t.Logf("history:\n%s", scenes[len(scenes)-1].mustCommand(t, "limit", "history", "provider"))
 	return used, whole

@@ -11,8 +11,10 @@ local limit, history = KEYS[1], KEYS[2]
 local KEPT = 1000 -- changes in the history
 local VERSION = 3 -- of the packed settings
 
--- int writes a whole number. tostring would round above 1e14, and %.0f takes more than twice as long.
-local function int(x) return string.format('%d', x) end
+-- int writes a whole number. tostring would round above 1e14. %.0f takes more than twice as long as %d, but a Redis for 32 bits knows no
+-- larger numbers in %d.
+local WHOLE = string.format('%d', 2 ^ 53) == '9007199254740992' and '%d' or '%.0f'
+local function int(x) return string.format(WHOLE, x) end
 
 local function clock()
   local time = redis.call('TIME')

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
@@ -19,6 +20,7 @@ import (
 	"dispatcher/internal/auth"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/loglevel"
+	"dispatcher/internal/why"
 	"dispatcher/throttle/limit/parameters"
 )
 
@@ -280,6 +282,11 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 		Level: loglevel.New(slog.LevelInfo), Node: "node-1",
 	})
 	s.says(busy())
+	until := time.Now()
+	s.holds(why.Job{
+		ID: "a", Topic: "jobs", Lane: "default", WaitsFor: "order", Text: "a job that goes before it", Why: "another goes first",
+		Behind: &why.Job{ID: "b", Topic: "jobs", Lane: "default", WaitsFor: "limit", Text: "a limit", Why: "it is used up", Until: &until, Limit: "recipient", Ahead: 1, Calls: 2},
+	})
 	seen := map[string]map[bool]bool{}
 	ask := func(good bool, method, path, body string, headers ...string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"dispatcher/internal/figures"
 	"dispatcher/internal/redisclient"
+	"dispatcher/internal/why"
 
 	"dispatcher/internal/background"
 )
@@ -29,6 +30,20 @@ func (s served) says(f figures.Figures) {
 	s.until("the node has said its figures", func() bool {
 		nodes := s.get("nodes").list
 		return len(nodes) == 1 && nodes[0].(map[string]any)["stale"] == false
+	})
+}
+
+// holds has a node answer each question about a job with that job.
+func (s served) holds(job why.Job) {
+	s.Helper()
+	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.redis.Addr()}})
+	s.Cleanup(func() { _ = rdb.Close() })
+	background.Run(s.T, why.New(why.Options{
+		Redis: rdb, Namespace: "default", Logger: slog.New(slog.DiscardHandler),
+		Answer: func(why.Question) why.Answer { return why.Answer{Node: "node-1", Jobs: []why.Job{job}} },
+	}).Run)
+	s.until("a node answers", func() bool {
+		return strings.Contains(s.ask(http.MethodGet, "why?job=a", "").text, `"behind":`)
 	})
 }
 

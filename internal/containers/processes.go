@@ -57,6 +57,14 @@ func (p *processes) signal(port int, name string) {
 	p.Exec("sh", "-c", fmt.Sprintf("kill -%s $(cat %s)", name, pidfile(port)))
 }
 
+// End ends the container before the test ends.
+func (p *processes) End() {
+	p.t.Helper()
+	if err := testcontainers.TerminateContainer(p.c); err != nil {
+		p.t.Errorf("end a container: %v", err)
+	}
+}
+
 // Exec runs a command in the container, and fails the test if the command does.
 func (p *processes) Exec(cmd ...string) string {
 	p.t.Helper()

@@ -43,7 +43,7 @@ const (
 	retryEvery    = 300 * time.Millisecond // while Redis does not answer
 	goneAfter     = 10 * time.Second
 	youngFor      = time.Minute      // for so long an older node takes a declaration over
-	lookEvery     = 8 * time.Second  // for other namespaces; it happens with the next registration, and a wrong namespace is not urgent
+	lookEvery     = 8 * time.Second  // between two looks for other namespaces, which follow a registration: so it is 9 s
 	unseenAfter   = 20 * time.Second // a namespace where no node looked for so long has no nodes of the group
 	callTimeout   = time.Second
 )
@@ -271,9 +271,9 @@ func (m *Membership) leave(ctx context.Context) {
 	}
 }
 
-// lookAround warns once of each other namespace in which a group works. It does so now and then: each time wakes Redis,
-// and the registrations are frequent. now and redisNow are the same moment. The keys
-// lie outside the namespace, where the account may have no rights.
+// lookAround looks for other namespaces in which a group works, and warns once of each. Each look wakes Redis, so it is
+// rarer than registrations. now and redisNow are the same moment. The keys lie outside the namespace, where the account
+// may have no rights.
 func (m *Membership) lookAround(ctx context.Context, now time.Time, redisNow int64) {
 	if now.Sub(m.looked) < lookEvery {
 		return

@@ -269,18 +269,21 @@ func TestANodeThatCanNotRegisterSaysSoOnce(t *testing.T) {
 	}
 }
 
-// The node warns of another namespace of its group once.
+// Each node warns of another namespace of its group, and once: also the one that was there before.
 func TestAnotherNamespaceIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	_, first := p.join(t, "a", "ns", "sms")
 	leave, second := p.join(t, "b", "other", "sms")
 	second.await(t, "other_namespace=ns")
+	first.await(t, "other_namespace=other") // it looks again
 	if err := leave(); err != nil {
 		t.Errorf("got %v, want a warning and no error", err)
 	}
-	if first.String() != "" {
-		t.Errorf("got %q of the first node before it looked again, want nothing", first)
+	for name, log := range map[string]*safeLog{"first": first, "second": second} {
+		if n := strings.Count(log.String(), "other_namespace="); n != 1 {
+			t.Errorf("got %d warnings of the %s node, want 1: %s", n, name, log)
+		}
 	}
 }
 

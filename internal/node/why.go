@@ -42,7 +42,7 @@ var awaited = map[string]string{ //nolint:gochecknoglobals // a constant table
 	waitsForResume:                    "an operator",
 	waitsForBlock:                     "the provider's block",
 	waitsForCooldown:                  "a cooldown",
-	waitsForChange:                    "units of the settings before",
+	waitsForChange:                    "units granted under the earlier settings",
 	waitsForRedis:                     "Redis",
 }
 
@@ -181,7 +181,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 			one.Why += ": " + fault.Error()
 		}
 	}
-	one.Awaits = awaited[one.WaitsFor]
+	one.Text = awaited[one.WaitsFor]
 	return one
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"dispatcher/consumer"
 	"dispatcher/internal/why"
 	"dispatcher/throttle/limit"
 )
@@ -46,18 +47,33 @@ func TestWhyNamesThePauseOfALimit(t *testing.T) {
 // What a job may wait for has words for people, and a line in the operators' table.
 func TestOperatorsReadOfEachReason(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/operations.md")
+	declared := found(`WaitsFor[A-Za-z]+ +WaitsFor = "([a-z_]+)"`, read(t, "../../consumer/internal/status/stay.go"))
+	declared = slices.DeleteFunc(declared, func(reason string) bool { return reason == string(consumer.WaitsForTurn) }) // whyTurn says more
+	declared = append(declared, found(`waitsFor[A-Za-z]+ += "([a-z_]+)"`, read(t, "why.go"))...)
+	_, table, _ := strings.Cut(read(t, "../../docs/operations.md"), "| `waits_for` |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for name, got := range map[string][]string{"words": slices.Collect(maps.Keys(awaited)), "lines in docs/operations.md": found("(?m)^\\| `([a-z_]+)` \\|", table)} {
+		slices.Sort(got)
+		slices.Sort(declared)
+		if !slices.Equal(got, declared) {
+			t.Errorf("got %s for %v, want them for %v", name, got, declared)
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "| `waits_for` |")
-	table, _, _ = strings.Cut(table, "\n\n")
-	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(table, -1) {
-		documented = append(documented, row[1])
+	return string(text)
+}
+
+// found is what an expression finds in a text.
+func found(expression, text string) (all []string) {
+	for _, match := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
+		all = append(all, match[1])
 	}
-	slices.Sort(documented)
-	if known := slices.Sorted(maps.Keys(awaited)); !slices.Equal(known, documented) {
-		t.Errorf("jobs wait for %v, and docs/operations.md has %v", known, documented)
-	}
+	return all
 }

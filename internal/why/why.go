@@ -52,8 +52,8 @@ type Job struct {
 	Offset    int64      `json:"offset"`
 	Lane      string     `json:"lane"`
 	WaitsFor  string     `json:"waits_for"`       // one of consumer.WaitsFor, or what holds up all that are ready
-	Awaits    string     `json:"awaits"`          // the same for people, such as "a slot"
-	Why       string     `json:"why"`             // likewise, with the cause and its time
+	Text      string     `json:"waits_for_text"`  // WaitsFor in words, such as "a slot"
+	Why       string     `json:"why"`             // the cause and its time, in words
 	Until     *time.Time `json:"until,omitempty"` // when the wait ends, as far as is known; absent: not known
 	Limit     string     `json:"limit,omitempty"` // that it waits for
 	Ahead     int        `json:"ahead,omitempty"` // jobs of its lane that go before it on this node

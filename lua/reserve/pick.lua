@@ -99,7 +99,7 @@ if GATES > 0 then -- a call without gates does not make these functions
     local gate = owner[i]
     if units > gate.max_cost then return math.huge end
     if not gate.quota then return times[i] end
-    local asked = i .. ' ' .. int(times[i] + units)
+    local asked = i .. ' ' .. string.format('%.0f', times[i] + units) -- may be infinite
     states.known[asked] = states.known[asked] or math.max(gate.from, quotas.room_at(gate, tallies[i], times[i] + units, soon))
     return states.known[asked]
   end

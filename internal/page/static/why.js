@@ -6,7 +6,7 @@ import { setFault, showProblem } from './change.js';
 import { inZone, number } from './text.js';
 
 function sentenceOf(j) {
-  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${j.awaits || j.waits_for}: ${inZone(j.why)}`;
+  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${j.waits_for_text || j.waits_for}: ${inZone(j.why)}`;
   if (j.ahead > 0 && !text.includes('before it')) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
   if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until)}`;
   return `${text}.`.replace('..', '.');
