@@ -31,17 +31,11 @@ func TestFaults(t *testing.T) {
 // not hold fails the test at once, however little was judged.
 func judged(scenario func(*testing.T) provider.Report) func(*testing.T) {
 	return func(t *testing.T) {
-		for try := 1; ; try++ {
+		untilFair(t, func() (provider.Report, []figureOf) {
 			quiet(t)
 			r := scenario(t)
-			if t.Failed() || r.Unjudged <= maxUnjudged {
-				return
-			}
-			if try == tries {
-				figure(t, false, "%d runs in which the machine held up the judge in more than %.0f %% of the windows", tries, 100*maxUnjudged)
-				return
-			}
-		}
+			return r, []figureOf{fewUnjudged(r)}
+		})
 	}
 }
 

@@ -33,7 +33,7 @@ type figureOf struct {
 }
 
 // untilFair plays a run until the machine lets the fleet and the judge work, and judges its figures. play checks in each run what
-// must never happen, and ends all that it started: the next run is not to share the machine with it.
+// must never happen, and leaves nothing at work: the next run is not to share the machine with it.
 func untilFair(t *testing.T, play func() (provider.Report, []figureOf)) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -60,6 +60,7 @@ func enough(used, least float64) figureOf {
 	return figureOf{used >= least, fmt.Sprintf("got %.4f of the cap used, want at least %.3f", used, least)}
 }
 
+// measure plays a target.
 func (w *servers) measure(t *testing.T, want target) {
 	t.Helper()
 	untilFair(t, func() (provider.Report, []figureOf) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"dispatcher/internal/figures"
-	"dispatcher/internal/redisclient"
 	"dispatcher/internal/why"
 
 	"dispatcher/internal/background"
@@ -19,11 +18,9 @@ import (
 // says publishes figures of the node.
 func (s served) says(f figures.Figures) {
 	s.Helper()
-	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.redis.Addr()}})
-	s.Cleanup(func() { _ = rdb.Close() })
 	f.Name = "node-1"
 	p := figures.New(figures.Options{
-		Redis: rdb, Namespace: "default", Node: "node-1", Logger: slog.New(slog.DiscardHandler), Take: func(context.Context) figures.Figures { return f },
+		Redis: client(s.T, s.redis), Namespace: "default", Node: "node-1", Logger: slog.New(slog.DiscardHandler), Take: func(context.Context) figures.Figures { return f },
 		Rules: func(int64) {},
 	})
 	background.Run(s.T, p.Run)
@@ -36,10 +33,8 @@ func (s served) says(f figures.Figures) {
 // holds has a node answer each question about a job with that job.
 func (s served) holds(job why.Job) {
 	s.Helper()
-	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.redis.Addr()}})
-	s.Cleanup(func() { _ = rdb.Close() })
 	background.Run(s.T, why.New(why.Options{
-		Redis: rdb, Namespace: "default", Logger: slog.New(slog.DiscardHandler),
+		Redis: client(s.T, s.redis), Namespace: "default", Logger: slog.New(slog.DiscardHandler),
 		Answer: func(why.Question) why.Answer { return why.Answer{Node: "node-1", Jobs: []why.Job{job}} },
 	}).Run)
 	s.until("a node answers", func() bool {

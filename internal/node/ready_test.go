@@ -2,7 +2,6 @@ package node
 
 import (
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -31,11 +30,7 @@ func TestANodeIsNotReadyBeforeItHasReadTheRules(t *testing.T) {
 
 func TestTheReferenceListsAllChecks(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reference.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(text), "`GET /readyz` |")
+	_, list, _ := strings.Cut(read(t, "../../docs/reference.md"), "`GET /readyz` |")
 	list, _, _ = strings.Cut(list, "\n")
 	for _, c := range nodeOfItsOwn(t, "dedup.enabled=true").healthChecks() {
 		if !strings.Contains(list, "`"+c.Name+"`") {

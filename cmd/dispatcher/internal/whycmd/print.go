@@ -55,7 +55,7 @@ func (r *report) show(w io.Writer) error {
 
 func showJob(j why.JobOf, w io.Writer) error {
 	_, err := fmt.Fprintf(w, "job %s at %s/%d/%d on %s waits for %s: %s\n",
-		cli.Plainly(j.ID, 0), cli.Plainly(j.Topic, 0), j.Partition, j.Offset, j.Node, cmp.Or(cli.Plainly(j.Text, 0), cli.Plainly(j.WaitsFor, 0)), cli.Plainly(j.Why, 0))
+		cli.Plainly(j.ID, 0), cli.Plainly(j.Topic, 0), j.Partition, j.Offset, j.Node, cli.Plainly(cmp.Or(j.Text, j.WaitsFor), 0), cli.Plainly(j.Why, 0))
 	return err
 }
 
