@@ -101,7 +101,7 @@ func changesAreUndone(b *browser.Tab) {
 	b.Has("pause-result", "Paused. In force on 3/3 nodes after")
 	b.Enter("resume-button")
 	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
-	b.Until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
+	b.Undoable("resumed")
 	b.Enter("undo")
 	b.Has("confirm-text", "Undo makes: paused, until")
 	b.Agrees()

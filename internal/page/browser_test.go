@@ -38,7 +38,7 @@ func TestAnOperatorChangesTheRate(t *testing.T) {
 	b.Press(kb.Enter)
 	b.Has("rate-result", "The cap is 150. In force on 3/3 nodes after")
 	b.Has("rate-now", "150 calls in any 1 s")
-	b.Until("the history has it", "document.querySelector('#history-rows tr').textContent.includes('cap 300 → 150') && document.querySelector('#history-rows tr').textContent.includes('Ada')")
+	b.Changed("cap 300 → 150", "Ada")
 	b.Until("the calls follow", "Number(document.getElementById('f-calls').textContent) <= 160")
 
 	b.Do(chromedp.Click(chromedp.CSS("#minute summary")))
@@ -58,7 +58,7 @@ func TestAnOperatorChangesTheRate(t *testing.T) {
 	b.Has("pause-result", "Resumed. In force on 3/3 nodes after")
 	b.Has("pause-button", "Pause")
 
-	b.Until("the newest change can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
+	b.Undoable("resumed")
 	b.Click("undo") // the resuming: so it is paused again
 	b.Has("confirm-text", "Undo makes: paused, until")
 	b.Click("confirm-yes")
@@ -105,7 +105,7 @@ func TestTwoOperatorsMeet(t *testing.T) {
 
 	// an undo takes back the change that the operator saw, and no other
 	undo := func(makes string) {
-		b.Until("the change can be undone that makes "+makes, "document.getElementById('undo')?.closest('tr').textContent.includes('"+makes+"')")
+		b.Undoable(makes)
 		b.Click("undo")
 		b.Has("confirm-text", "Undo makes:")
 	}
@@ -113,7 +113,8 @@ func TestTwoOperatorsMeet(t *testing.T) {
 	s.changes(http.MethodPatch, "", `{"cap": 220, "by": "Bob", "why": "a bit more"}`)
 	b.Click("confirm-yes")
 	b.Has("undo-fault", "Bob from 127.0.0.1 changed the limit meanwhile: cap 200 → 220. Nothing was undone")
-	b.Until("the history has Bob's change", "document.querySelector('#history-rows tr').textContent.includes('cap 200 → 220')")
+	s.blocks(1) // the fleet's own line stands above Bob's change
+	b.Changed("cap 200 → 220", "Bob")
 	b.Has("undo-fault", "Nothing was undone")
 	undo("cap 200 → 220")
 	s.changes(http.MethodPatch, "", `{"cap": 230, "by": "Bob", "why": "a mistake"}`)
@@ -196,7 +197,7 @@ func TestAPauseAndACapForAWhileMeet(t *testing.T) {
 	b.Click("resume-button")
 	b.Has("rate-now", "Now: 90 calls")
 	b.Has("rate-override", "then 300 calls in any 1 s again")
-	b.Until("the pause can be undone", "document.getElementById('undo') && document.querySelector('#history-rows tr').textContent.includes('resumed')")
+	b.Undoable("resumed")
 	b.Click("undo") // the resuming
 	b.Has("confirm-text", "Undo makes: paused, until")
 	b.Click("confirm-yes")
@@ -212,7 +213,8 @@ func TestLawUndoOutlastsTheFleetsOwnLines(t *testing.T) {
 	s.changes(http.MethodPatch, "", `{"cap": 260, "by": "Bob"}`)
 	s.blocks(25)
 	b := browser.Open(t, path, s.url)
-	b.Until("the change stands below the newest lines", "document.getElementById('undo')?.closest('tr').textContent.includes('cap 280 → 260') && document.querySelectorAll('#history-rows tr').length === 21")
+	b.Undoable("cap 280 → 260")
+	b.Until("the change stands below the newest lines", "document.querySelectorAll('#history-rows tr').length === 21")
 	b.Click("undo")
 	b.Has("confirm-text", "Undo makes: cap 260 → 280.")
 	b.Click("confirm-yes")
@@ -226,7 +228,7 @@ func TestLawAPageLeftOpenShowsTheDay(t *testing.T) {
 	s := newSite(t, 0)
 	s.changes(http.MethodPatch, "", `{"cap": 280, "by": "Bob"}`)
 	b := browser.Open(t, path, s.url)
-	b.Until("the history has the change", "document.querySelector('#history-rows tr')?.textContent.includes('cap 300 → 280')")
+	b.Changed("cap 300 → 280")
 	browser.Eval[bool](b, `((Real) => {
 		const now = () => Real.now() + 86400e3;
 		globalThis.Date = class extends Real { constructor(...at) { super(...(at.length ? at : [now()])); } static now() { return now(); } };

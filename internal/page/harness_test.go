@@ -246,13 +246,21 @@ func (s *site) changes(method, path, body string) {
 	}
 }
 
-// blocks writes events of so many blocks, all after the changes, as nodes do whose calls the provider refuses.
+// blocks writes events of so many blocks, as nodes do whose calls the provider refuses. An event has its time in whole
+// milliseconds: these are of the next one, so that they come after every change.
 func (s *site) blocks(n int) {
 	s.Helper()
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{s.parts.RedisAddr()}})
 	defer func() { _ = rdb.Close() }()
-	for range n {
-		args := &redis.XAddArgs{Stream: "dispatcher:{default}:events:provider", Values: []string{"event", "blocked for 1s", "by", "node-1"}}
+	now, err := rdb.Time(s.Context()).Result()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := range n {
+		args := &redis.XAddArgs{
+			Stream: "dispatcher:{default}:events:provider", ID: fmt.Sprintf("%d-%d", now.UnixMilli()+1, i),
+			Values: []string{"event", "blocked for 1s", "by", "node-1"},
+		}
 		if err := rdb.XAdd(s.Context(), args).Err(); err != nil {
 			s.Fatal(err)
 		}
