@@ -59,6 +59,34 @@ func TestALetterBeyondReachIsTriedAgainAfterACommit(t *testing.T) {
 	}, "jobs", "jobs.dlq")
 }
 
+// Letters that were settled beyond the end of a log that was cut mean nothing once the log has grown again, also where the
+// command that found them settled nothing.
+func TestLettersBeyondTheLogAreOpenLater(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		letters := make([]job.Record, 20)
+		for i := range letters {
+			letters[i] = deadRecord("rest", i)
+		}
+		letters[0] = deadRecord("first", 0)
+		w.produce("jobs.dlq", letters[:10]...)
+		drop := func(key string, want int64) {
+			tally, err := w.dlqClient().Drop(w.t.Context(), dlq.Filter{Topics: []string{"jobs"}, Key: []byte(key)}, false)
+			if err != nil || tally.Done != want {
+				t.Fatalf("key %s: got %+v and error %v, want %d dropped", key, tally, err, want)
+			}
+		}
+		drop("krest", 9)
+		_, metadata := w.committed("jobs.dlq", 0) // the nine behind the offset are settled
+		w.commit("jobs.dlq", 0, 5, metadata)      // 6 to 14, of a log that ends at 10
+		drop("knone", 0)
+		w.produce("jobs.dlq", letters[10:]...)
+		if open, tally := w.openLetters(allLetters); len(open) != 15 || tally.Open != 15 {
+			t.Errorf("got %v open, want the letters from 5 on", open)
+		}
+	}, "jobs", "jobs.dlq")
+}
+
 // A list goes on behind a letter, and says how far it came. Replay and Drop refuse that: it would settle the letters before.
 func TestAListGoesOnBehindALetter(t *testing.T) {
 	t.Parallel()

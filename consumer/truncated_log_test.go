@@ -59,6 +59,37 @@ func TestATruncatedLogContinuesAtItsEnd(t *testing.T) {
 	})
 }
 
+// Completed offsets that lay beyond the end of a log that was cut mean nothing once the log has grown again, also where the
+// node that found them settled nothing.
+func TestMetadataBeyondTheLogIsNotBelievedLater(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *fleet) {
+		w.produce("jobs", numbered(0, 10)...)
+		release := func(d *consumer.Delivery) { go func() { <-d.Context().Done(); d.Release() }() }
+		n := w.start(w.options(), func(d *consumer.Delivery) {
+			if d.Job.Offset == 0 {
+				release(d)
+				return
+			}
+			d.Done(consumer.Outcome{})
+		})
+		w.until("all are handed out", func() bool { return len(n.values()) == 10 })
+		w.ok(n.end())
+		_, metadata := w.committed("jobs", 0) // the nine behind the offset are complete
+		w.commit("jobs", 0, 5, metadata)      // 6 to 14, of a log that ends at 10
+		idle := w.start(w.options(), release)
+		w.until("it has the rest", func() bool { return len(idle.values()) == 5 })
+		w.ok(idle.end())
+		w.produce("jobs", numbered(10, 20)...)
+		next := w.start(w.options(), settled)
+		w.waitFor("jobs", 0, 20)
+		w.ok(next.end())
+		if got, want := fmt.Sprint(next.values()), "[5 6 7 8 9 10 11 12 13 14 15 16 17 18 19]"; got != want {
+			t.Errorf("got %s handed out, want %s", got, want)
+		}
+	})
+}
+
 // With out_of_range: stop, a truncated log ends the node.
 func TestATruncatedLogStopsTheNode(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func (c *command) newState(topic string, id int, at offsets.Position, m *members
 	s.tracker = offsets.NewTracker(base)
 	s.tracker.Restore(&metadata)
 	s.saved = s.tracker.Rev()
-	if at.Truncated() { // commit the present end: letters written from now on would count as settled once the log is as long again
+	if problem != "" { // commit what holds now: letters written from now on would count as settled once the log is as long again
 		s.tracker.Touch()
 	}
 	return s

@@ -60,8 +60,9 @@ func (a *assignment) newPartition(id int, at offsets.Position) *schedule.Partiti
 	t := offsets.NewTracker(base)
 	t.Restore(&m)
 	// Revision 0 counts as committed only where Kafka has exactly this, with the topic's id:
-	// without it a truncated log could not be distinguished from another one.
-	if at.Committed != base || at.CommittedTopic() != at.Topic {
+	// without it a truncated log could not be distinguished from another one. Metadata that was
+	// dropped must go from Kafka as well: once the log has grown, it would fit records that are new.
+	if problem != "" || at.Committed != base || at.CommittedTopic() != at.Topic {
 		t.Touch()
 	}
 	return a.NewPartition(a.g.o.Source, schedule.PartitionOptions{ID: id, Tracker: t, Committed: at.Committed, Stable: at.LogEnd})
