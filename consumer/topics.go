@@ -103,8 +103,7 @@ func (k *topicCheck) warnOfUnreadRetryTopics(ctx context.Context) {
 }
 
 // awaitCreated returns nil once the cluster knows topics that were just created. A member
-// that joins before gets no partitions, and never any later; a result that is written before
-// waits.
+// that joins before gets no partitions for some seconds; a result that is written before waits.
 func (k *topicCheck) awaitCreated(ctx context.Context, topics []string) error {
 	_, err := broker.RequireTopics(ctx, &k.o.Connection, topics, topics)
 	if missing, ok := errors.AsType[*broker.MissingTopicError](err); ok {
@@ -124,17 +123,18 @@ func (k *topicCheck) create(ctx context.Context, name string, source kafka.Topic
 	if err == nil {
 		err = res.Errors[name]
 	}
-	// Another node may have been faster.
-	if err != nil && !errors.Is(err, kafka.TopicAlreadyExists) {
+	switch {
+	case errors.Is(err, kafka.TopicAlreadyExists): // another node was faster
+		return nil
+	case err != nil:
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
 	k.log.Info("derived topic created", "topic", name)
 	return nil
 }
 
-// Retentions returns how long the brokers keep the offsets of a group without members, and how long the topics keep
-// their records from which nodes read jobs: the job topics, and their retry topics beyond the delay. What the cluster
-// does not show is 0 or missing.
+// Retentions returns for how long the brokers keep the offsets of a group without members, and for how long each topic
+// that nodes read keeps its records; for a retry topic, beyond its delay. What the cluster does not show is 0 or missing.
 func Retentions(ctx context.Context, conn broker.Connection, o Options) (offsets time.Duration, records map[string]time.Duration, err error) {
 	jobs := o.jobTopics()
 	delays := map[string]time.Duration{} // of the topics that nodes read
@@ -164,7 +164,7 @@ func Retentions(ctx context.Context, conn broker.Connection, o Options) (offsets
 	records = make(map[string]time.Duration, len(settings))
 	for name, s := range settings {
 		if records[name] = s.Retention(); records[name] < broker.Forever {
-			records[name] -= delays[name]
+			records[name] = max(records[name]-delays[name], 0)
 		}
 	}
 	return offsets, records, err

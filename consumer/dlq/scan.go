@@ -191,10 +191,14 @@ func (s *scan) flush(ctx context.Context) error {
 func (s *scan) dropSettled() {
 	t := &s.state.tracker
 	before := len(s.batch)
-	s.batch = slices.DeleteFunc(s.batch, func(l deadletter.Letter) bool { return l.ID.Offset < t.Low() || t.IsComplete(l.ID.Offset) })
-	if dropped := int64(before - len(s.batch)); dropped > 0 {
-		s.c.tally.Open -= dropped
-		s.c.tally.Matched -= dropped
+	s.batch = slices.DeleteFunc(s.batch, func(l deadletter.Letter) bool {
+		is := l.ID.Offset < t.Low() || t.IsComplete(l.ID.Offset)
+		if is {
+			s.c.tally.uncount(l.Class)
+		}
+		return is
+	})
+	if before > len(s.batch) {
 		s.c.tally.note("another command settled letters in between; they are not counted")
 	}
 }

@@ -45,6 +45,15 @@ func (t *Tally) addOpen(l *deadletter.Letter) {
 	}
 }
 
+// uncount takes an open letter that matched back: another command has settled it since.
+func (t *Tally) uncount(of deadletter.Class) {
+	t.Open--
+	t.Matched--
+	if t.Classes[of] > 0 {
+		t.Classes[of]--
+	}
+}
+
 func (t *Tally) note(text string) {
 	if len(t.Notes) < maxNotes && !slices.Contains(t.Notes, text) {
 		t.Notes = append(t.Notes, text)

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 // errRemoved: the group has moved on without this member. There is nothing to wait for, and
 // nothing can be committed any more.
-var errRemoved = errors.New("the group no longer knows this member")
+var errRemoved = fmt.Errorf("the group no longer knows this member: %w", lifetime.ErrRevoked)
 
 // assignment is the group's side of a [schedule.Assignment].
 type assignment struct {
@@ -107,9 +108,10 @@ func (a *assignment) watch(stopped, revoked <-chan struct{}) {
 	a.EndCalls()
 }
 
-// begin asks where each partition starts, and starts it as soon as that is known: one
-// without a leader holds up no other, nor for long one whose leader does not answer. Before, it waits until the topic's id is known:
-// committed offsets may belong to an older topic of that name.
+// begin starts each partition as soon as its start is known. A partition without a leader holds
+// up no other; one whose leader does not answer does so for a short time. First begin waits for
+// the first answer about the topic, which mostly has its id: committed offsets may belong to an
+// older topic of that name.
 func (a *assignment) begin() {
 	select {
 	case <-a.described:

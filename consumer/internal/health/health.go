@@ -106,6 +106,9 @@ func (h *Health) Forget(topic string) {
 			delete(h.faults, from)
 		}
 	}
+	if h.of.Topic == topic {
+		h.last, h.of = nil, Source{}
+	}
 }
 
 // Read returns the last fault that is not over, and the one that has lasted longest.

@@ -65,8 +65,11 @@ func (l *Lifetime) Ended() time.Time {
 // Over ends when the outcome of no record counts any more; EndOver ends it.
 func (l *Lifetime) Over() context.Context { return l.over }
 
-// EndOver ends Over, and Calls and Writes with it.
-func (l *Lifetime) EndOver() { l.endOver() }
+// EndOver ends Calls where EndCalls has not yet, and then Over, and Writes with it.
+func (l *Lifetime) EndOver() {
+	l.EndCalls()
+	l.endOver()
+}
 
 // Calls is the context for the call of a job that has a slot: it ends a little later than Context. Most limits count
 // the slot whether it is used or not, and the drain awaits calls in any case.

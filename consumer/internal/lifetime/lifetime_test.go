@@ -48,6 +48,12 @@ func TestTheContextsEndInTheirOrder(t *testing.T) {
 	if l.Writes().Err() == nil || l.Over().Err() != nil {
 		t.Errorf("got writes %v and outcomes %v, want only the writes to end", l.Writes().Err(), l.Over().Err())
 	}
+	removed := lifetime.New()
+	removed.End(lifetime.ErrRevoked)
+	removed.EndOver()
+	if got := context.Cause(removed.Calls()); !errors.Is(got, lifetime.ErrRevoked) {
+		t.Errorf("got calls that end with %v where nothing is waited for, want %v", got, lifetime.ErrRevoked)
+	}
 	other := lifetime.New()
 	other.EndOver()
 	if other.Calls().Err() == nil || other.Writes().Err() == nil || other.Over().Err() == nil {

@@ -48,6 +48,9 @@ func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
 	if got := w.Deferred()["recipient"]; got != 0 {
 		t.Errorf("got %d jobs that wait after the partition was taken away, want none", got)
 	}
+	if len(p.deferred) != 0 {
+		t.Errorf("got %v remembered, want no limit or rule for which no job waits", p.deferred)
+	}
 }
 
 // A partition whose jobs all wait for a limit leaves places in memory to the others.

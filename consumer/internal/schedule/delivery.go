@@ -17,9 +17,9 @@ import (
 
 // Delivery is one job, from its fetch until it is settled or dropped. A worker that took it
 // ends with exactly one of Done, Dead, RetryLater, Sleep, Requeue and Release; where RetryLater returns
-// false, another has to follow. What it calls after that has no effect; after a timeout any of them only frees its place. Dead and
-// RetryLater keep the worker until Kafka has the record. All methods are safe to call from any
-// goroutine.
+// false, another has to follow. A second call has no effect. After a timeout any of these calls only frees the worker's place. Dead and
+// RetryLater keep the worker until Kafka has the record. Note, SetNote and Memo belong to who has taken the
+// job; the other methods are safe to call from any goroutine.
 type Delivery struct {
 	Job job.Job
 
@@ -55,7 +55,7 @@ type times struct {
 	lookAt time.Time // of a retry topic's record: not looked at before
 }
 
-// list is a queue of deliveries, and openJobs are a partition's open jobs in the order of their offsets. So the oldest is known,
+// list is a queue of deliveries, and openJobs are a partition's open jobs in the order in which they came, or woke at their not-before. So the oldest is known,
 // whatever is settled in between. Jobs that sleep until their not-before are not among them: they wait for their time, and not for
 // this node.
 type (
@@ -86,7 +86,12 @@ type Outcome struct {
 // Attempts are the calls that the job has had, on this node and before. The record of a
 // retry topic holds them, and so does the commit of a node that failed with the job.
 // [Delivery.SetAttempts] and [Delivery.Sleep] replace them.
-func (d *Delivery) Attempts() offsets.Attempts { return d.attempts }
+func (d *Delivery) Attempts() offsets.Attempts {
+	s := d.part.sched
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return d.attempts
+}
 
 // FromRetryTopic tells whether the job came through a retry topic.
 func (d *Delivery) FromRetryTopic() bool { return d.part.src.Delay > 0 }
@@ -132,6 +137,9 @@ func (d *Delivery) Slot() time.Time {
 // why, as [lifetime.ErrRevoked] and [lifetime.ErrStopped] do. A job that still waits then without a slot is to be released. A
 // call that is in flight goes on.
 func (d *Delivery) Context() context.Context { return d.part.asg.Context() }
+
+// Ended is when [Delivery.Context] ended; zero: it has not.
+func (d *Delivery) Ended() time.Time { return d.part.asg.Ended() }
 
 // Calls ends a little later than [Delivery.Context], with the same cause: see [lifetime.Lifetime.Calls]. Until then a worker
 // calls a job that has a slot.

@@ -42,7 +42,7 @@ const (
 //	is awaited in a drain        is gone with all queues      is dropped likewise
 //
 // With the dedup store, a worker calls Done or Dead only after the record of an answered call
-// there, or once that takes too long. The key is held for that time as well.
+// there. Once the assignment has ended, it waits for that until shortly before the end of the drain at most. The key is held for that time as well.
 //
 // A job that is not due yet is in no queue. It sleeps until its not-before or goes to a retry
 // topic, and later jobs of its key overtake it. A job that has expired before it joins and a

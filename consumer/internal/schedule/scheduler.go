@@ -106,8 +106,8 @@ func (s *Scheduler) fillAll() {
 	}
 }
 
-// Ready gets a notice when a lane that had no job ready has one, at least one after
-// [Scheduler.TakeFrom] last found none. Finish closes it.
+// Ready gets a notice when a lane gets its first job to take. After [Scheduler.TakeFrom] has found none, there
+// will be one as soon as there is a job. Finish closes it.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
 // Take hands out the best job that is ready; nil: none is. It is of the first lane that has

@@ -84,7 +84,9 @@ func (s *Scheduler) Resume(jobs []*Delivery) {
 // The lock is held.
 func (d *Delivery) endWait() {
 	if d.limit != "" {
-		d.part.deferred[d.limit]--
+		if d.part.deferred[d.limit]--; d.part.deferred[d.limit] == 0 {
+			delete(d.part.deferred, d.limit) // it may be a rule, which no later one is named after
+		}
 		d.limit = ""
 		d.part.src.Lane.enlist(d.part) // it may have room for a new job
 		d.part.wakeFetcher()
