@@ -72,8 +72,8 @@ func (c *Consumer) register() error {
 	return nil
 }
 
-// Ready gets a notice when a lane that had no job ready has one, at least one after
-// [Consumer.TakeFrom] last found none. It is closed when Run is over. One goroutine is to receive from it.
+// Ready gets a notice when a lane gets its first job to take. After [Consumer.TakeFrom] has found none, there will be
+// one as soon as there is a job. It is closed when Run is over. One goroutine is to receive from it.
 func (c *Consumer) Ready() <-chan struct{} { return c.scheduler.Ready() }
 
 // Take hands out the job that goes next, of the first lane that has one; nil: none is ready. It
@@ -93,23 +93,23 @@ func (c *Consumer) TakeSample() *Delivery { return c.scheduler.TakeSample() }
 // partition was taken away are released.
 func (c *Consumer) PutBack(jobs []*Delivery) { c.scheduler.PutBack(jobs) }
 
-// Defer takes a hand-out back that a limit does not let pass until a time. The job may be
+// Defer takes a hand-out back that a limit or an operator's rule does not let pass until a time. The job may be
 // taken again then. It does not block.
 func (c *Consumer) Defer(d *Delivery, o DeferOptions) { c.scheduler.Defer(d, o) }
 
 // Resume ends the wait of deferred jobs before their time. It does not block.
 func (c *Consumer) Resume(jobs []*Delivery) { c.scheduler.Resume(jobs) }
 
-// Deferred is how many jobs wait for each limit, by its name. Those that were taken again,
+// Deferred is how many jobs wait for each limit and for each rule that holds jobs, by its name. Those that were taken again,
 // diverted or dropped do not count.
 func (c *Consumer) Deferred() map[string]int { return c.scheduler.Deferred() }
 
-// Backlog is the fetched jobs of each lane that wait for their turn, and when those of them expire that have a not-after: in so
-// many entries a lane at most. It is cheap, however many jobs there are.
+// Backlog is the fetched jobs of each lane that wait for their turn, and when those of them expire that have a not-after: in at
+// most as many entries a lane as most says. It is cheap, however many jobs there are.
 func (c *Consumer) Backlog(most int) []LaneBacklog { return c.scheduler.Backlog(most) }
 
-// Piles are the ordering keys and values of limits that most jobs of this node wait for, so many at most. It looks at
-// so many of the oldest jobs, in equal parts of the partitions, with a lock held. value is called meanwhile, and is to be fast.
+// Piles are the ordering keys and values of limits that most jobs of this node wait for, at most as many as most says. It
+// looks at as many of the oldest jobs as look says, in equal parts of the partitions, with a lock held. value is called meanwhile, and is to be fast.
 func (c *Consumer) Piles(most, look int, value ValueOf) []Pile {
 	return c.scheduler.Piles(most, look, value)
 }
@@ -144,8 +144,8 @@ func (c *Consumer) Wake() { c.scheduler.Wake() }
 
 // Run consumes until ctx ends, and returns nil after the drain, the last commit and leaving
 // the groups. While no broker can be reached it keeps trying. It returns an error, after
-// the same steps, when a topic is missing, when credentials or a certificate are refused,
-// or when the cluster forbids what the configuration asks for.
+// the same steps, when a topic is missing, when credentials or a certificate are refused
+// before it has joined, or when the cluster forbids what the configuration asks for.
 func (c *Consumer) Run(ctx context.Context) error {
 	defer c.scheduler.Finish()
 	defer c.client.Close()

@@ -66,8 +66,8 @@ type Options struct {
 	// SlotTime is for how long after the end of an assignment a job that has a slot is still called; 0: not at all. It must not be
 	// longer than Drain less the longest call.
 	SlotTime time.Duration `yaml:"-"`
-	// BufferBytes is about how many bytes of memory the fetched jobs that no worker has and
-	// that do not sleep may hold, over all partitions of the node. When they are used up, a partition is
+	// BufferBytes is about how many bytes of memory the fetched jobs that are not ready yet may hold, and in a fair
+	// lane those that wait for a limit, over all partitions of the node. When they are used up, a partition is
 	// fetched only while it holds less than an equal share. Default 64 MiB.
 	BufferBytes int `yaml:"-"`
 	// IgnoreCost takes any header cost, and gives each job a cost of 1: an expression says

@@ -36,7 +36,7 @@ func (p PeerProgress) Moved(before PeerProgress) bool {
 // Idle tells whether there are others, and all their jobs are complete or wait in retry topics.
 func (p PeerProgress) Idle() bool { return p.Others && p.Lag == 0 }
 
-// PeerProgress asks the brokers, with up to four requests a group.
+// PeerProgress asks the brokers, with two requests a group, and two more to each broker that leads its partitions.
 func (c *Consumer) PeerProgress(ctx context.Context) (PeerProgress, error) {
 	mine := c.scheduler.Places()
 	e := PeerProgress{Committed: make(map[TopicPartition]int64)}

@@ -13,8 +13,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// retryRetention is how long at least a retry topic keeps its jobs beyond their delay, unless
-// its source topic keeps them for a shorter time.
+// retryRetention is how long at least a retry topic that nodes create keeps its jobs beyond their delay. One that
+// keeps them as long as its source topic does is not warned of.
 const retryRetention = 7 * 24 * time.Hour
 
 // compactedError says that a topic can't be read for jobs.

@@ -51,7 +51,7 @@ func New(o Options) (*Client, error) {
 }
 
 // List calls each for the open letters that the filter picks, partition by partition. It ends
-// where the log of a partition ended when List began. The letter is valid during that call. An
+// where the log of a partition ended when List came to its topic. The letter is valid during that call. An
 // error of each ends the list. Beside an error the tally says how far List came.
 func (l *Client) List(ctx context.Context, f Filter, each func(*deadletter.Letter) error) (Tally, error) {
 	c := &command{opts: &l.opts, filter: &f, batch: 1} // each sees a letter at once, also where ctx ends soon

@@ -31,14 +31,14 @@
 //
 // # Failure
 //
-// A command retries a request for up to 30 seconds, longer than a change of leaders or
-// coordinators takes. It commits after each batch, so an error or an interrupt keeps what was
+// Once it is connected, a command retries what it reads and commits for up to 30 seconds, longer
+// than a change of leaders or coordinators takes. It commits after each batch, so an error or an interrupt keeps what was
 // done before.
 //
 // # Goroutines
 //
-// A command that settles starts one goroutine, which follows the generations of its group and
-// ends with the command. The methods of a Client may be called from any goroutine; each
+// For each topic, one after another, a command that settles starts one goroutine, which follows the
+// generations of its group and ends with the topic. The methods of a Client may be called from any goroutine; each
 // opens connections of its own and closes them.
 //
 // # Reasons
@@ -57,7 +57,7 @@
 // jobs are sent again under the same ids. A holder that Kafka took for dead may write its
 // batch beside the next one; its commit is refused. An interrupt ends between batches.
 //
-// A batch keeps its order: where one of its jobs is large, all go in batches of one. Reading
+// A batch is written in order. One that Kafka refuses as too large goes again in halves. Reading
 // ends at the last stable offset that was seen at the start, so a replay to the topic's own
 // dead letters ends too. Faults that may pass are tried again for 30 s.
 //

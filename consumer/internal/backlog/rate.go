@@ -10,7 +10,7 @@ const rateSpan = 30 * time.Second
 
 // Rate is how many events a second there were lately, as an exponentially weighted average. The zero value has seen none.
 type Rate struct {
-	rate  float64   // a second, as of at, as if nothing had been counted for ever before since
+	rate  float64   // a second, as of at, if nothing was counted before since, however long ago
 	at    time.Time // of the last one
 	since time.Time // of the first one
 }

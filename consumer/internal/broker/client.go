@@ -17,8 +17,8 @@ const (
 	dialTimeout = 3 * time.Second
 	// CallTimeout bounds one request to a broker that isn't a long poll.
 	CallTimeout = 3 * time.Second
-	// metadataTTL is how old the known leader of a partition may get. A fetch that asked
-	// the wrong broker waits for the next refresh.
+	// metadataTTL is how old the known leader of a partition may get, for LogRanges and FetchPartition. A node's
+	// fetcher has the leaders from Describe.
 	metadataTTL = 3 * time.Second
 )
 

@@ -54,8 +54,8 @@ const (
 )
 
 // block holds the deliveries of a few jobs, their bytes and their headers, with one allocation for
-// each of the three. So a small job costs little more than its id. A job keeps its block in memory:
-// one that sleeps for a day must not keep a whole batch.
+// each of the three. So a small job has few allocations of its own. A job keeps its whole block in memory, so blocks are
+// small: one that sleeps for a day must not keep a batch.
 type block struct {
 	jobs    []schedule.Delivery
 	bytes   []byte

@@ -79,7 +79,8 @@ func (g *Group) config() kafka.ConsumerGroupConfig {
 	}
 }
 
-// Run holds the membership until ctx ends or the cluster refuses it for good.
+// Run holds the membership until ctx ends or the cluster refuses it for good. Once it has joined, it tries again
+// where it is refused.
 //
 // When ctx ends, the generation's function first drains and commits, while heartbeats go on.
 // Then the member leaves the group. To leave first would stop the heartbeats.

@@ -23,7 +23,7 @@ const (
 	describeInterval = time.Second
 	// describeGap is the least time between two such requests.
 	describeGap = 100 * time.Millisecond
-	// leastTries is how often a node that stops tries to set offsets all the same.
+	// leastTries is after how many tries that failed a node that stops gives up setting offsets: it makes one more.
 	leastTries = 3
 )
 

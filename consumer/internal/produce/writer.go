@@ -91,7 +91,7 @@ type Writer struct {
 	goroutines sync.WaitGroup
 
 	mu     sync.Mutex
-	client *kgo.Client // nil before the first record
+	client *kgo.Client // nil before the first Put or UseSettings
 	queues map[string]*queue
 	closed bool
 }
@@ -134,7 +134,7 @@ func (w *Writer) clientOptions(conn *broker.Connection) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// Put queues a record. It does not block. The first call creates kgo's client.
+// Put queues a record. It does not block.
 func (w *Writer) Put(r *Request) {
 	r.Partition.Store(NoPartition)
 	q, err := w.queue(r.Record.Topic)

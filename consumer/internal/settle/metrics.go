@@ -16,8 +16,8 @@ const (
 	reasonSchedule = "schedule"
 )
 
-// metrics are the counters. Every series is there from the start, so that a rate over its
-// first event is not lost.
+// metrics are the counters. Every series is there from the start, so that a rate over its first
+// event is not lost; of results, those that package job names.
 type metrics struct {
 	deadLetters *prometheus.CounterVec // by class
 	delayed     *prometheus.CounterVec // by reason

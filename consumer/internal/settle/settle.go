@@ -34,7 +34,7 @@ type Settler struct {
 	metrics   *metrics
 	results   *results // nil: none are written
 	sums      *tally.Tally[logged]
-	transfers health.Health // of records that are no results: they make no node unready
+	transfers health.Health // of records that are no results: they make no node unready. A fault of one partition is logged once a minute
 }
 
 // New makes a settler. It does not connect.
