@@ -100,7 +100,10 @@ end
 local commands = {}
 
 function commands.peek(first, digest, me)
-  return standing((find(first, digest)), me)
+  local value = find(first, digest)
+  local owner, _, till = claim_of(value or '')
+  if owner and till - now > FAR * hold then return 0, 0 end -- the next claim of the job has it begin again
+  return standing(value, me)
 end
 
 function commands.claim(first, digest, me, number)

@@ -18,5 +18,14 @@ func (d Deadline) Over(now time.Time, suspended func() time.Duration) bool {
 	return !d.At.IsZero() && (now.After(d.At) || suspended()-d.Suspended > differ)
 }
 
+// And is the deadline that keeps both: the earlier time, and the earlier reckoning. Neither is zero.
+func (d Deadline) And(other Deadline) Deadline {
+	if other.At.Before(d.At) {
+		d.At = other.At
+	}
+	d.Suspended = min(d.Suspended, other.Suspended)
+	return d
+}
+
 // By is a deadline that is reckoned now.
 func By(at time.Time) Deadline { return Deadline{At: at, Suspended: Suspended()} }

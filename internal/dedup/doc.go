@@ -32,7 +32,7 @@
 //
 // # Goroutines
 //
-// One, which calls [Store.Run]. It ends with its context, after it has sent the
+// One, of the caller (Node.Run starts it), which calls [Store.Run]. It ends with its context, after it has sent the
 // remaining entries as long as Redis answers.
 //
 // # Failure
@@ -40,7 +40,7 @@
 // Without Redis no claim is granted: claims wait. After a lost reply the same batch
 // is sent again and gets the same answers. Where nothing is queued after a call that failed,
 // Run sends empty batches until one is answered, so [Store.Ready] knows that Redis is back.
-// An entry that Redis has lost (evicted, failed over, expired) is a job that was never sent.
+// An entry that Redis has lost (evicted, failed over, expired) counts as a job that was never sent.
 //
 // # Reasons
 //
@@ -53,16 +53,16 @@
 // start and a counter. The same claim again, after a lost reply or for a retry in place, is
 // granted again and lasts for a new hold. A release removes claims of its delivery up to its
 // number: a delayed one can't end a later claim. A done overwrites whatever is there: that a
-// call was answered is true whoever has the claim. A delivery one of whose calls is unknown,
-// or that took the job over, does not release: the next one has to know.
+// call was answered is true whoever has the claim. A delivery with an unknown call,
+// or that took the job over, keeps its claim: the next delivery must learn that the job may have been done.
 //
 // A claim goes to Redis 1 ms and twice the usual round trip before its slot, at once where
 // that is past, with all entries that have gathered. Others wait 8 ms at most. A claim that is
-// asked for 5 ms ahead or more delays its job by nothing.
+// asked for earlier than that delays its job by nothing, while Redis answers as fast as usual.
 //
 // A generation takes entries for half a window, or until it is full, and is kept for a whole
-// window after. Entries are looked for in each generation that is kept, 3 as a rule and 8 at
-// most, and written into the newest. The next generation gets buckets for twice the rate of
+// window after. Entries are looked for in each generation that is kept, 3 as a rule, and written into the
+// newest. Where 8 are kept, another one begins only when the half window is over. The next generation gets buckets for twice the rate of
 // the last. A node passes its list of generations and the keys that follow from it. Where
 // Redis knows another list, it answers with that and does nothing, and the node asks again.
 // Another window begins with the next generation.
@@ -77,7 +77,7 @@
 //     free. Only a job that is delivered again is called again.
 //   - The job comes again after the window.
 //   - A claim that ends more than ten holds ahead was written before Redis's clock was set
-//     back; it begins again. So a node whose
+//     back; it begins again when the job is next claimed. So a node whose
 //     call timeout is more than ten times another's must not share a namespace with it.
 //   - Redis's clock steps forward by more than the hold during a call, or Redis is away for
 //     longer than the margin when the answer

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"dispatcher/internal/boottime"
 )
 
 // Standing is how a job stands in the dedup store. The set is closed.
@@ -39,10 +41,10 @@ const MaxOutcome Outcome = 32767
 // Answer is the dedup store's answer about a job.
 type Answer struct {
 	Standing Standing
-	Outcome  Outcome       // of Sent
-	Wait     time.Duration // of Busy: until the other call must be over
-	UseBy    time.Time     // of Granted: the first byte must be written before this time
-	Taken    bool          // of Granted: the job was Unknown and is taken over
+	Outcome  Outcome           // of Sent
+	Wait     time.Duration     // of Busy: until the other call must be over
+	UseBy    boottime.Deadline // of Granted: the first byte must be written before
+	Taken    bool              // of Granted: the job was Unknown and is taken over
 }
 
 // Errors of a dedup store.
@@ -61,9 +63,9 @@ type Entry struct {
 	store     *Store
 	job       digest
 	owner     string
-	number    int64     // of the last claim
-	useBy     time.Time // zero: no claim is granted
-	keepClaim bool      // a call of this job is unknown, so its claim must stay
+	number    int64             // of the last claim
+	useBy     boottime.Deadline // zero: no claim is granted
+	keepClaim bool              // a call of this job is unknown, so its claim must stay
 }
 
 // Open makes an entry for a delivery of the job with this id. It does not call Redis.
@@ -74,14 +76,14 @@ func (s *Store) Open(id string) *Entry {
 // Claim claims the job for one call that is to begin at by; zero means now. It waits
 // while Redis is away. It returns ctx's cause or [ErrClosed] if that comes first, and
 // releases the claim then. While an earlier claim can still be used for half the
-// margin, Claim returns it at once.
+// margin, Claim returns it at once; it can't after the host was suspended, since another node may have taken the job over.
 func (e *Entry) Claim(ctx context.Context, by time.Time) (Answer, error) {
 	margin := e.store.margin
-	if now := time.Now(); e.useBy.Sub(now) > margin/2 && e.useBy.After(by) {
+	if now := time.Now(); e.useBy.At.Sub(now) > margin/2 && e.useBy.At.After(by) && !e.useBy.Over(now, e.store.suspended) {
 		return Answer{Standing: Granted, UseBy: e.useBy}, nil
 	}
 	e.number++
-	e.useBy = time.Time{}
+	e.useBy = boottime.Deadline{}
 	p := &pending{request: request{verb: verbClaim, job: e.job, owner: e.owner, number: e.number}, neededBy: by}
 	r, err := e.store.await(ctx, p)
 	if err != nil {
@@ -90,7 +92,7 @@ func (e *Entry) Claim(ctx context.Context, by time.Time) (Answer, error) {
 	}
 	a := r.answer()
 	if a.Standing == Granted {
-		a.UseBy = r.askedAt.Add(margin)
+		a.UseBy = boottime.Deadline{At: r.askedAt.Add(margin), Suspended: r.suspended}
 		e.useBy = a.UseBy
 		e.keepClaim = e.keepClaim || a.Taken
 	}
@@ -109,19 +111,19 @@ func (r *RefusedError) Error() string {
 
 // Permit is [Entry.Claim] in the form of a sender's permit: it returns the time by
 // which the call must be written, a [RefusedError], or the error of Claim.
-func (e *Entry) Permit(ctx context.Context, by time.Time) (useBy time.Time, err error) {
+func (e *Entry) Permit(ctx context.Context, by time.Time) (useBy boottime.Deadline, err error) {
 	a, err := e.Claim(ctx, by)
 	if err != nil {
-		return time.Time{}, err
+		return boottime.Deadline{}, err
 	}
 	if a.Standing != Granted {
-		return time.Time{}, &RefusedError{a}
+		return boottime.Deadline{}, &RefusedError{a}
 	}
 	return a.UseBy, nil
 }
 
 // Done records that the job was answered, and returns at once. It calls then with nil
-// when Redis has acknowledged the record; only then may the job's offset be committed.
+// when Redis has acknowledged the record: from then on no delivery calls the job again.
 // It repeats attempts until ctx ends, and makes one more after that. If that fails,
 // then gets [ErrUnacknowledged] or [ErrClosed]. It is called exactly once, from Run's
 // goroutine or this one, and must not block.
@@ -130,7 +132,7 @@ func (e *Entry) Done(ctx context.Context, outcome Outcome, then func(error)) {
 		then(fmt.Errorf("dedup: outcome: %d: must be from 0 to %d", outcome, MaxOutcome))
 		return
 	}
-	e.useBy = time.Time{}
+	e.useBy = boottime.Deadline{}
 	p := &pending{request: request{verb: verbDone, job: e.job, owner: e.owner, number: int64(outcome)}}
 	var ended atomic.Bool
 	p.ended = ended.Load
@@ -152,14 +154,14 @@ func (e *Entry) Done(ctx context.Context, outcome Outcome, then func(error)) {
 // nothing. It returns at once, and may be called without a claim. After
 // [Entry.Unknown], or if the job was taken over, the claim stays.
 func (e *Entry) Release() {
-	if e.useBy.IsZero() {
+	if e.useBy.At.IsZero() {
 		return
 	}
 	e.release()
 }
 
 func (e *Entry) release() {
-	e.useBy = time.Time{}
+	e.useBy = boottime.Deadline{}
 	if !e.keepClaim {
 		e.store.push(&pending{request: request{verb: verbRelease, job: e.job, owner: e.owner, number: e.number}})
 	}
@@ -168,7 +170,7 @@ func (e *Entry) release() {
 // Unknown notes that a call was written and no answer came. The claim stands until
 // this entry claims the job again, or it is done.
 func (e *Entry) Unknown() {
-	e.useBy, e.keepClaim = time.Time{}, true
+	e.useBy, e.keepClaim = boottime.Deadline{}, true
 }
 
 // Peek returns how a job stands, without claiming it.

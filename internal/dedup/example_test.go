@@ -36,17 +36,15 @@ type attempt struct {
 func (t *attempt) permit(ctx context.Context) (boottime.Deadline, error) {
 	slot := time.Now().Add(5 * time.Millisecond) // from the limiter, with its NotAfter
 	notAfter := slot.Add(3 * time.Millisecond)
-	useBy, err := t.entry.Permit(ctx, slot)
+	useBy := boottime.By(notAfter)
+	claimed, err := t.entry.Permit(ctx, slot)
 	if err != nil {
 		return boottime.Deadline{}, err
 	}
 	timer := time.NewTimer(time.Until(slot)) // slot.Wait
 	defer timer.Stop()
 	<-timer.C
-	if useBy.Before(notAfter) {
-		return boottime.By(useBy), nil
-	}
-	return boottime.By(notAfter), nil
+	return useBy.And(claimed), nil
 }
 
 // The outcome of a done: 0 for an accepted job, else the status of a dead-lettered one.

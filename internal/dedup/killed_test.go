@@ -160,7 +160,7 @@ func (f *killed) job(ctx context.Context, l *Store, i int, called func()) {
 		case a.Standing == Busy:
 			time.Sleep(a.Wait)
 			continue
-		case !time.Now().Before(a.UseBy):
+		case !time.Now().Before(a.UseBy.At):
 			continue // this machine was busy elsewhere
 		}
 		if a.Taken {

@@ -14,7 +14,8 @@ const (
 // reply is Redis's result for an entry, and when it was asked for.
 type reply struct {
 	result
-	askedAt time.Time
+	askedAt   time.Time
+	suspended time.Duration // what boottime.Suspended returned then
 }
 
 // pending is an entry that Redis has not answered.

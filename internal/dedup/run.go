@@ -116,7 +116,7 @@ func (r *runner) call(batch []*pending) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
-	askedAt := time.Now()
+	askedAt, suspended := time.Now(), r.suspended()
 	results, lost, err := r.run(ctx, requests)
 	r.report(err, lost, time.Since(askedAt))
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *runner) call(batch []*pending) {
 		return
 	}
 	for i, p := range batch {
-		p.reply, p.replied = reply{result: results[i], askedAt: askedAt}, true
+		p.reply, p.replied = reply{result: results[i], askedAt: askedAt, suspended: suspended}, true
 		r.metrics.answered(p.verb, results[i])
 	}
 	r.settle(func(p *pending) bool { return p.replied }, nil)

@@ -97,6 +97,7 @@ func TestAClaimBeginsAgainWhenTheClockIsSetBack(t *testing.T) {
 	d := newScriptTest(t, lua.Dedup())
 	d.ask(verbClaim, "job", "a", 1)
 	d.pass(-5 * time.Hour)
+	d.expect(d.ask(verbPeek, "job", "b", 0), result{}) // who polls is to claim it
 	d.expect(d.ask(verbClaim, "job", "b", 1), result{codeBusy, 7_000_000})
 	d.pass(6 * time.Second)
 	d.expect(d.ask(verbClaim, "job", "b", 2), result{codeBusy, 1_000_000})

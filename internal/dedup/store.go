@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"dispatcher/internal/boottime"
 	"dispatcher/lua"
 )
 
@@ -24,6 +25,8 @@ type Store struct {
 	name    string        // 64 random bits, new at each start
 	opened  atomic.Uint64 // entries; their numbers tell them apart
 	wake    chan struct{} // one slot: an entry was queued, or is urgent
+
+	suspended func() time.Duration // boottime.Suspended; a test puts its own in its place
 
 	mu    sync.Mutex
 	queue queue
@@ -54,6 +57,8 @@ func New(o Options) (*Store, error) {
 		run:     s.run,
 		name:    base64.RawURLEncoding.EncodeToString(random),
 		wake:    make(chan struct{}, 1),
+
+		suspended: boottime.Suspended,
 	}, nil
 }
 

@@ -141,7 +141,7 @@ func (b *bubble) start() {
 	b.handler = worker.New(worker.Options{
 		Sender: &b.caller, Limiter: b.limiter, Breaker: b.breaker, Provider: report.New("provider.test:80", slog.New(slog.DiscardHandler), nil), Places: b.places,
 		Policy:      worker.Policy{OnUnknown: configs.UnknownRetry, Attempts: b.attempts, Backoff: b.backoff, MaxBackoff: b.maxBackoff},
-		ThrottledAs: throttledAs(configs.Config{Limits: b.limits}), Dedup: store, Grace: time.Second, Registerer: b.registry,
+		ThrottledAs: throttledAs(configs.Config{Limits: b.limits}), Dedup: store, Drain: 7 * time.Second, Registerer: b.registry,
 		SleepersFull: func() bool { return b.sleepersFull || b.consumer.SleepersFull() },
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -11,6 +11,7 @@ import (
 	"dispatcher/configs"
 	"dispatcher/internal/dedup"
 	"dispatcher/internal/gathered"
+	"dispatcher/sender"
 )
 
 // claiming is a setup with a dedup store. Without limits in Redis the limiter goes on while Redis is away.
@@ -95,4 +96,34 @@ func TestAJobThatIsClaimedOutlivesAnOutage(t *testing.T) {
 		b.until(time.Minute, "the job finds itself claimed", func() bool { return b.claimsBy()[dedup.Busy.String()] > 0 })
 		b.outlive(unreached, []string{"j-0"})
 	})
+}
+
+// A call that is accepted late in a drain is settled before the drain ends, also where Redis does not take its record: else it would
+// be delivered again, and nobody would know that it was accepted.
+func TestAnAcceptedCallIsSettledInADrainWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second, 6 * time.Second} { // of a drain of seven
+		t.Run(answered.String(), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, setup{claims: true, workers: 4, attempts: 3, failures: 20}, func(b *bubble) {
+				b.produce("late")
+				d, s := b.take(), b.slot()
+				stopped := make(chan struct{})
+				b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+					if _, err := permit(ctx); err != nil {
+						return sender.Result{Kind: sender.NotSent, Err: err}
+					}
+					wrote := time.Now()
+					b.redis.fail(unreached)
+					go func() { defer close(stopped); b.stop() }()
+					time.Sleep(answered)
+					return sender.Result{Kind: sender.Accepted, Status: 200, WroteAt: wrote}
+				}), d, s)
+				<-stopped
+				if got := b.settled(); got != 1 {
+					t.Errorf("got offset %d committed, want 1: the call was accepted", got)
+				}
+			})
+		})
+	}
 }

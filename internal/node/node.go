@@ -311,7 +311,7 @@ func (n *Node) workers(b *breaker.Breaker, places pacer.Places) *worker.Handler 
 	return worker.New(worker.Options{
 		Sender: n.sender, Limiter: n.limiter, Breaker: b, Provider: n.provider, Places: places,
 		Policy:      worker.Policy{OnUnknown: s.OnUnknown, Attempts: s.Retry.Attempts, Backoff: s.Retry.Backoff, MaxBackoff: s.Retry.MaxBackoff},
-		ThrottledAs: throttledAs(n.cfg), Dedup: n.dedup, Grace: n.cfg.Kafka.Drain / 2, SleepersFull: n.consumer.SleepersFull,
+		ThrottledAs: throttledAs(n.cfg), Dedup: n.dedup, Drain: n.cfg.Kafka.Drain, SleepersFull: n.consumer.SleepersFull,
 		Tracer: n.tracer, Registerer: n.registry,
 	})
 }

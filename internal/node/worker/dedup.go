@@ -63,10 +63,7 @@ func (v *visit) claim(ctx context.Context) (useBy boottime.Deadline, err error) 
 	if err != nil {
 		return useBy, err
 	}
-	if claimed.Before(useBy.At) {
-		useBy.At = claimed
-	}
-	return useBy, nil
+	return useBy.And(claimed), nil
 }
 
 // pollDedup asks the dedup store again, after a wait, about a job that another
@@ -103,7 +100,7 @@ func (v *visit) endClaim(d decision, then func()) {
 		v.entry.Unknown()
 	case d.claim == claimRecorded:
 		v.Delivery.Answered()
-		ctx, end := wait.Longer(v.Delivery.Context(), v.o.Grace) // a record of what was sent is worth the wait
+		ctx, end := v.recordContext()
 		v.entry.Done(ctx, outcomeOf(d.class, d.last.Status), func(error) {
 			end()
 			then()
@@ -111,6 +108,17 @@ func (v *visit) endClaim(d decision, then func()) {
 		return
 	}
 	then()
+}
+
+// recordContext ends when a record to the dedup store is not awaited any more. A record of what was sent is worth half of a drain. But
+// a job that is settled after the drain is delivered again, so the last attempt is made before that.
+func (v *visit) recordContext() (context.Context, context.CancelFunc) {
+	const lastAttempt = 500 * time.Millisecond // with the commit of the job's offset
+	worth := v.o.Drain / 2
+	if ended := v.Delivery.Ended(); !ended.IsZero() {
+		worth = min(worth, time.Until(ended.Add(v.o.Drain-lastAttempt)))
+	}
+	return wait.Longer(v.Delivery.Context(), worth)
 }
 
 // The outcomes in the dedup store: 0 for a job that was accepted; else the class of

@@ -36,11 +36,11 @@
 //	sent, accepted   done, with the attempts known before and no status
 //	sent, else       dead letter as it was, with its class and status
 //	busy             polled each 250 ms, or when that call must be over, without a slot; holds its key and its place in flight
-//	unknown          dead letter unknown, parked with park. Not recorded as done: should its node live after all, that is still to come
+//	unknown          dead letter unknown, parked with park. No done is recorded: the node that claimed it may be alive, and record one yet
 //	taken over       called
 //
-// A done that Redis has not taken in half a drain is tried once more, and the job is settled either way. That time begins when the
-// job's context has ended, and not before the done.
+// A done that Redis has not taken half a drain after the job's context ended, or after the done if that is later, is tried once
+// more, in any case before the drain is over. Then the job is settled either way.
 //
 // A job that is found expired before its claim becomes a dead letter without asking the
 // store, also where it was sent before the crash.

@@ -35,7 +35,7 @@ type Options struct {
 	ThrottledAs map[string]int // the gate that a throttled answer is about, by what it says
 
 	Dedup *dedup.Store  // nil: there is none
-	Grace time.Duration // how long a record to the dedup store may go on when its job's context has ended
+	Drain time.Duration // how long a job in flight is awaited when its context has ended
 
 	SleepersFull func() bool // as many jobs sleep in the consumer as may
 
