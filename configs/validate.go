@@ -52,6 +52,7 @@ func shownList(path string, list []string, values map[string]any) []any {
 // check asks the owner of each section, and compares the sections with each other.
 func (c Config) check() error {
 	var l fault.List
+	l.Under("", limit.CheckNode("node", c.Node))
 	l.Under("log", c.Log.validate())
 	kafka := c.Kafka
 	kafka.ParkUnknown = c.Sender.OnUnknown == UnknownPark

@@ -3,6 +3,7 @@ package throttle
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -104,6 +105,37 @@ func TestTheShareOfTimeIsInTheNodesRecord(t *testing.T) {
 			if math.Abs(n.Binds-want[i]) > 0.001 {
 				t.Errorf("%s: got %.3f for node %d, want %.3f", name, n.Binds, i, want[i])
 			}
+		}
+	}
+}
+
+// Nodes that ended without a word leave a record at each limit. A node that starts removes it.
+func TestRecordsOfKilledNodesAreRemoved(t *testing.T) {
+	t.Parallel()
+	tr := newTrial(t, "", algorithm(limit.TokenBucket), contract(300), 1)
+	spec := specOf(contract(1))
+	spec.Gate = true
+	gates := script.Gates{Known: []limit.Settings{spec.Settings()}, Names: []string{"recipient"}}
+	starts := func(node string) {
+		t.Helper()
+		_, err := script.NewScripts(tr.rdb, tr.space, "provider", node).Reserve(t.Context(), script.Ask{
+			Seq: 1, Learned: true, Identity: string(IdentityNone), Nearest: nearest, Known: tr.known[0], Gates: gates,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	starts("killed")
+	tr.pass((11 * time.Minute).Microseconds())
+	starts("new")
+	for _, name := range []string{"provider", "recipient"} {
+		key := script.KeysOf(tr.space, name).Nodes
+		records, err := tr.rdb.HKeys(t.Context(), key).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.Contains(records, "killed") || !slices.Contains(records, "new") {
+			t.Errorf("%s: got the records of %v, want that of the new node, and none of the one that was killed", name, records)
 		}
 	}
 }

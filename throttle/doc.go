@@ -35,8 +35,8 @@
 //
 // # Failure
 //
-// A timeline that was lost, or may have been (the key is gone, another master,
-// a stepped clock), begins again after a cooldown: until all slots that may have been
+// A timeline that was lost, or may have been (the key or the settings are gone, or older than a node's; another master;
+// a stepped clock; another algorithm), begins again after a cooldown: until all slots that may have been
 // reserved are over, nothing is granted. Settings live in Redis. Each node remembers
 // the newest that it has seen, and restores them in a Redis that lost them. A call
 // whose reply was lost is repeated under the same number and returns the same slots. Where the

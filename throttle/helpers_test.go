@@ -101,7 +101,7 @@ func fullest(arrived []int64, window time.Duration) int {
 	return most
 }
 
-// notice is how far ahead slots for now lie, in µs: NOTICE of reserve/jobs.lua.
+// notice is how far ahead slots for now lie, in µs: NOTICE of reserve/pick.lua.
 const notice = 5_000
 
 // without is a script in which a rule was replaced.

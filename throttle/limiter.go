@@ -109,7 +109,7 @@ func New(opts Options) (*Limiter, error) {
 	if opts.Redis == nil && opts.Limit.Scope != limit.ScopeNode {
 		return nil, errors.New("throttle: Options.Redis is nil")
 	}
-	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), opts.Limit.Validate(), gates.Check(opts.Gates, opts.Name, opts.Limit), checkMinShares(opts.MinShares)); err != nil {
+	if err := errors.Join(limit.CheckName("namespace", opts.Namespace), limit.CheckName("name", opts.Name), limit.CheckNode("node", opts.Node), opts.Limit.Validate(), gates.Check(opts.Gates, opts.Name, opts.Limit), checkMinShares(opts.MinShares)); err != nil {
 		return nil, err
 	}
 	opts.Gates = gates.Marked(opts.Gates)
@@ -138,7 +138,7 @@ func New(opts Options) (*Limiter, error) {
 	}
 	l.reports.init(l, scripts)
 	l.binds = make([]atomic.Uint64, 1+len(opts.Gates))
-	l.metrics = metrics.New(opts.Registerer, opts.Name, func() float64 { return float64(l.busy.Load()) })
+	l.metrics = metrics.New(opts.Registerer, opts.Name, l.names()[1:], func() float64 { return float64(l.busy.Load()) })
 	l.gates = gates.New(opts.Gates, opts.Limit.Terms, l.log, l.metrics)
 	metrics.Phase(opts.Registerer, opts.Name, phases(), func() string { return string(l.State().Phase) })
 	for i, name := range l.names() {

@@ -374,6 +374,11 @@ func TestSlowRedis(t *testing.T) {
 		if got := l.State().Phase; got != PhaseTooSlow {
 			t.Errorf("got phase %v, want %v", got, PhaseTooSlow)
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := l.Again(ctx, Request{Cost: 1}); !errors.Is(err, ErrGivenUp) {
+			t.Errorf("got %v for a job that missed its slot, want %v: nothing is granted", err, ErrGivenUp)
+		}
 		rtt.Store(int64(time.Millisecond))
 		time.Sleep(time.Second)
 		rtt.Store(int64(50 * time.Millisecond))

@@ -88,7 +88,7 @@ func (l *Limiter) Reconcile(s Slot, job Request, counted int64) {
 
 // Block reports that the provider refused a call for its rate on the value of a gate, which the call's job
 // passed. No job of that value gets a slot on any node for as long as the provider asks, from a second to ten minutes; 0: it did not
-// say. Other jobs go on, and it says nothing about the rate of the first limit. A quota has no
+// say. A cooldown forgets it: then the next call of the value is refused again. Other jobs go on, and it says nothing about the rate of the first limit. A quota has no
 // blocks: there Block does what [Limiter.Refused] does.
 func (l *Limiter) Block(s Slot, job Request, of Value, asked time.Duration) {
 	if l.opts.Gates[of.Gate].Limit.IsQuota() {

@@ -142,6 +142,9 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 	} else {
 		r.wide = 0
 	}
+	if r.wide > 3 { // nothing is granted for long
+		r.release()
+	}
 	switch {
 	case reply.Settings.Paused:
 		r.enter(PhasePaused, time.Time{}, nil, width)

@@ -139,3 +139,20 @@ func TestNameRefusals(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The scripts read a node's name back from records in which white space ends it. A name that they could not read would switch off the
+// handling of clock steps.
+func TestNodeNameRefusals(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"rack 3", "a\tb", "a\u00a0b", "\x1b[2J", "\xff", strings.Repeat("a", 256)} {
+		_, err := New(Options{Redis: patient(t, "127.0.0.1:1"), Namespace: "ns", Name: "provider", Node: name, Limit: specOf(contract(300))})
+		if err == nil || !strings.Contains(err.Error(), "without white space") {
+			t.Errorf("node %q: got %v, want a refusal", name, err)
+		}
+	}
+	for _, name := range []string{"", "node-1", "ip-10-0-0-1.ec2.internal", "zürich_2", strings.Repeat("a", 255)} {
+		if _, err := New(Options{Redis: patient(t, "127.0.0.1:1"), Namespace: "ns", Name: "provider", Node: name, Limit: specOf(contract(300))}); err != nil {
+			t.Errorf("node %q: %v", name, err)
+		}
+	}
+}

@@ -31,7 +31,7 @@
 --                    the reply to a reservation may have granted that was lost
 -- ARGV[17] hold_us   a call that is granted now is over then
 -- ARGV[18] call      number of this call of the node
--- ARGV[19] corrections  of slots of the epoch that the node knows: "slot_us:units", given back or, negative, charged
+-- ARGV[19] corrections  "slot_us:units" of slots, given back (of the epoch that the node knows) or, negative, charged (of any)
 -- ARGV[20] and on: the gates, see gates.lua
 --
 -- Reply: 1 now_us  2 epoch  3 given  4 base_us  5 n  6 floor_us  7 units  8 period_us  9 debt

@@ -1,5 +1,5 @@
 -- The nodes that use the limit.
-local FORGOTTEN = 600000000 -- the record of a node that was not here for this long is removed
+local FORGOTTEN = 600000000 -- the record of a node that was not here for this long is removed when another one starts
 local ALIVE = 9000000 -- a node that was here within this time is alive: it polls every 4 s at least
 
 -- presence is the node's record of a limit, 0 the first one.
@@ -16,6 +16,15 @@ end
 local function attend()
   if (want == 0 or flag('p')) and not flag('x') then
     redis.call('HSET', nodes, node, presence(0, own.changed))
+  end
+end
+
+-- forget removes the records of nodes that were not here for long. Those of the first limit go in others.
+local function forget(key)
+  local all = redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    local seen = tonumber(string.match(all[i + 1], '^%d+ (%d+)') or 0)
+    if seen < now - FORGOTTEN then redis.call('HDEL', key, all[i]) end
   end
 end
 

@@ -29,6 +29,7 @@ for g = 1, GATES do
   while gate.revert_at > 0 and now >= gate.revert_at do -- an override has ended
     text, gate = ended(text, gate, key, KEYS[4 + 4 * g])
   end
+  if ARGV[4] == '0' then forget(KEYS[5 + 4 * g]) end -- the node has just started
   if flag('x') then redis.call('HDEL', KEYS[5 + 4 * g], node)
   elseif want == 0 or flag('p') then
     redis.call('HSET', KEYS[5 + 4 * g], node, presence(g, mine.changed))

@@ -89,7 +89,7 @@ func (c *Control) unknown() error {
 // Set changes the settings and returns them as they are now in force. A change
 // that can't be kept, that a guardrail refuses, or that was meant for another revision
 // is refused, and nothing is written. A change that changes nothing is
-// [ErrUnchanged], beside the settings in force. For [Contract.Reaction] slots that
+// [ErrUnchanged], beside the settings in force. For [limit.Contract.Reaction] slots that
 // were reserved before a change may violate it; none does later.
 func (c *Control) Set(ctx context.Context, ch Change) (limit.Settings, error) {
 	s, err := c.set(ctx, ch)

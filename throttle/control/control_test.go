@@ -313,6 +313,23 @@ func TestUndoInAnOverrideLeavesTheRestOfItAlone(t *testing.T) {
 	}
 }
 
+// An override is not made to hold for good either where only what came after it is remembered.
+func TestUndoToAForgottenOverrideIsRefused(t *testing.T) {
+	t.Parallel()
+	c := newDeployment(t, limit.Guardrails{}, 1)
+	c.must(t, capFor(500, time.Minute))
+	c.must(t, capOf(200))
+	if err := c.rdb.XTrimMaxLen(t.Context(), "dispatcher:{default}:history:provider", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := c.Undo(t.Context(), 2, control.Change{}); err == nil || !strings.Contains(err.Error(), "was an override until") {
+		t.Errorf("got %+v and %v, want a refusal to make an override hold for good", s, err)
+	}
+	if s, err := c.Undo(t.Context(), 2, control.Change{For: time.Minute}); err != nil || s.Cap != 500 || s.RevertTo.Cap != 200 {
+		t.Errorf("got %+v and %v, want 500 for a minute", s, err)
+	}
+}
+
 func TestUndoRefusesChangesThatTheHistoryDoesNotHold(t *testing.T) {
 	t.Parallel()
 	c := newDeployment(t, limit.Guardrails{}, 1)

@@ -18,7 +18,7 @@ import (
 // change as well.
 type Entry struct{ From, To limit.Settings }
 
-// History returns the last n changes, the newest first. Redis keeps about a
+// History returns the last n changes, the newest first. Redis keeps the last
 // thousand.
 func (c *Control) History(ctx context.Context, n int) ([]Entry, error) {
 	if n < 1 {

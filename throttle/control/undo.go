@@ -105,21 +105,20 @@ func toUndo(entries []Entry) []Entry {
 // goBack fills in all terms that a revision had.
 func (ch *Change) goBack(to int64, entries []Entry) error {
 	terms := slices.DeleteFunc(slices.Clone(parameters.All), func(p parameters.Parameter) bool { return p.Kind == parameters.Guardrail })
-	for _, e := range entries {
-		if e.To.Revision == to {
-			if err := ch.mayReturnTo(e.To, terms); err != nil {
-				return err
-			}
-			ch.Values = parameters.Restore(e.To, terms)
-			break
-		}
-		if e.To.Revision == to+1 { // the seeded revision has no entry of its own; others are found behind
-			ch.Values = parameters.Restore(e.From, terms)
-		}
-	}
-	if ch.Values == nil {
+	back := slices.IndexFunc(entries, func(e Entry) bool { return e.To.Revision == to })
+	var then limit.Settings
+	switch next := slices.IndexFunc(entries, func(e Entry) bool { return e.To.Revision == to+1 }); {
+	case back >= 0:
+		then = entries[back].To
+	case next >= 0: // the seeded revision has no entry of its own, nor has the oldest one that is remembered
+		then = entries[next].From
+	default:
 		return fmt.Errorf("return to revision %d: %w", to, ErrNotInHistory)
 	}
+	if err := ch.mayReturnTo(then, terms); err != nil {
+		return err
+	}
+	ch.Values = parameters.Restore(then, terms)
 	ch.Why = cmp.Or(ch.Why, fmt.Sprintf("undo: back to revision %d", to))
 	return nil
 }

@@ -22,6 +22,7 @@
 // differs is taken to be no more than how much round trips do. Where a proxy ends the
 // connection, the way behind it is not seen.
 //
-// The package starts no goroutine. A report that fails changes nothing: the lateness
+// The package reserves nothing and starts no goroutine. A [Reporter] belongs to the limiter's
+// goroutine; a [Counter] and [TripNotes] may be used by any. A report that fails changes nothing: the lateness
 // stays as it is.
 package lateness

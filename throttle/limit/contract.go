@@ -41,10 +41,9 @@ type Contract struct {
 	MaxNodes int64 `yaml:"max_nodes" json:"max_nodes"` // that lease a part of the reserve; required where there is one
 }
 
-// Defaults for fields that a contract leaves open.
+// What configs/default.yaml states, for programs without a file.
 const (
 	DefaultBurst    = 1
-	DefaultMaxCost  = 1
 	DefaultGuard    = 10 * time.Millisecond
 	DefaultLateness = 3 * time.Millisecond
 	DefaultSpread   = 7 * time.Millisecond

@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"dispatcher/internal/fault"
 )
@@ -86,6 +90,17 @@ func (s Spec) Settings() Settings {
 }
 
 var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// CheckNode refuses a node's name that the scripts could not read back from their records, where white space ends it. An
+// empty name is none.
+func CheckNode(field, name string) error {
+	var faults fault.List
+	odd := strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
+	faults.Refuse(odd || len(name) > maxNode || !utf8.ValidString(name), field, fault.Phrase(strconv.Quote(name)), "must have 255 bytes at most, all of them visible characters, without white space")
+	return faults.Err()
+}
+
+const maxNode = 255
 
 // CheckName refuses a name of a limit or namespace that has no place in a key.
 func CheckName(field, name string) error {

@@ -43,7 +43,8 @@ func New(s limit.Spec, now time.Time) *Limit {
 	return l
 }
 
-// Reserve answers as the script does; it never fails.
+// Reserve answers as the script does; it never fails. Where max_in_flight is set, it names a shortage of calls for each
+// refusal.
 func (l *Limit) Reserve(_ context.Context, a script.Ask) (script.Reservation, error) {
 	return l.ReserveAt(Start+time.Since(l.origin).Microseconds(), a), nil
 }

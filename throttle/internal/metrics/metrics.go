@@ -38,8 +38,8 @@ type Limit struct {
 	quotaCap   *prometheus.GaugeVec
 }
 
-// New registers them; reg nil: nowhere. inFlight counts the calls in flight.
-func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limit {
+// New registers them; reg nil: nowhere. gates are the names of the limits after the first. inFlight counts the calls in flight.
+func New(reg prometheus.Registerer, limit string, gates []string, inFlight func() float64) *Limit {
 	labels := prometheus.Labels{"limit": limit}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "dispatcher_limit_" + name, Help: help, ConstLabels: labels})
@@ -88,6 +88,9 @@ func New(reg prometheus.Registerer, limit string, inFlight func() float64) *Limi
 	busy := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "dispatcher_limit_in_flight_calls", Help: "Calls in flight, from the grant of a slot until the answer.", ConstLabels: labels,
 	}, inFlight)
+	for _, name := range gates {
+		m.blocks.WithLabelValues(name) // exists before the first block
+	}
 	if reg != nil {
 		reg.MustRegister(busy, m.granted, m.Late, m.Unused, m.TurnedAway, m.Errors, m.calls, m.cooldowns, m.reconciled, m.blocks, m.rtt, m.lateness, m.cap, m.effective, m.blocked, m.window, m.revision, m.guard, m.allowed, m.longest, m.quotaUsed, m.quotaCap)
 	}

@@ -28,7 +28,7 @@ type Subscription struct {
 	node     string
 	changed  chan<- struct{}
 
-	Subscribed atomic.Bool // to all channels
+	Subscribed atomic.Bool // to one of the channels at least
 	Notified   atomic.Bool // a notification has come since then, so changes will come as well
 }
 

@@ -75,8 +75,8 @@ func (v *Validity) Slot(notBefore, notAfter time.Time, lateness, suspended time.
 	}
 }
 
-// GivenUp reports whether the slot ended before its time: the limit was cut or paused
-// since, or the clock has stepped.
+// GivenUp reports whether the slot ended before its time: since then the limit or a gate was cut or
+// paused, the provider blocked the limit, or the clock has stepped.
 func (s Slot) GivenUp() bool { return s.valid != nil && s.since != s.valid.generation.Load() }
 
 // Deadline is a time that was reckoned when the slot was asked for, or later.
