@@ -10,7 +10,7 @@ import (
 	"dispatcher/sender"
 )
 
-// MostText is how many bytes the figures of a node have as JSON, at most. Topics and lanes are cut where they have more.
+// MostText is how many bytes the figures of a node have as JSON, at most. Topics, keys and lanes are left out where they have more.
 const MostText = 64 << 10
 
 // Figures are what a node says of itself. Counts are since its start.
@@ -116,7 +116,8 @@ type Key struct {
 	AtLeast bool   `json:"at_least"`        // the node did not look at all of its jobs
 }
 
-// callsOf are the calls that reached the provider or may have, and those that it refused for their rate.
+// callsOf are the calls that the sender did not refuse, those for which no connection could be opened included, and
+// those that the provider refused for their rate.
 func (f Figures) callsOf() (all, refused float64) {
 	for result, n := range f.Calls {
 		if result != sender.NotSent.String() {
@@ -136,17 +137,20 @@ func (f Figures) Fault() (Check, bool) {
 	return Check{}, false
 }
 
-// text is the JSON, cut where it has too many lanes and topics.
+// text is the JSON, without some or all topics, keys and lanes where it would be too long.
 func (f Figures) text() ([]byte, error) {
 	for {
 		text, err := json.Marshal(f)
-		if err != nil || len(text) <= MostText {
+		switch {
+		case err != nil || len(text) <= MostText:
 			return text, err
-		}
-		if len(f.Topics)+len(f.Lanes) == 0 {
+		case len(f.Topics) > 0:
+			f.Topics = f.Topics[:len(f.Topics)/2]
+		case len(f.Keys)+len(f.Lanes) > 0:
+			f.Keys, f.Lanes = nil, nil
+		default:
 			return nil, fmt.Errorf("the figures of this node have %d bytes, and %d are the most", len(text), MostText)
 		}
-		f.Topics, f.Lanes = f.Topics[:len(f.Topics)/2], f.Lanes[:min(len(f.Lanes), 64)]
 	}
 }
 

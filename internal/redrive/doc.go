@@ -23,7 +23,8 @@
 // # Who owns which goroutine
 //
 // [Service.Run] works on its caller's goroutine, and has one more for each run, which settles the letters. When the node ends,
-// Run waits for that one, ten seconds at most: a batch that Kafka does not acknowledge may take longer.
+// Run waits for that one, ten seconds at most: a batch that Kafka does not acknowledge may take longer. Then it tries for five more
+// to write the end of the run into Redis.
 //
 // # Failure
 //

@@ -220,6 +220,7 @@ func (w *Watcher) compile(l List, redis, local time.Time) *set {
 			w.log.Error("a rule can't be read, and does not act on this node", "rule", r.ID, "error", err)
 			continue
 		}
+		w.failed.WithLabelValues(r.ID) // exists before the first failure
 		w.log.Info("a rule is in force", "rule", r.ID, "kind", string(r.Kind), "when", r.When, "until", r.Until, "by", r.By)
 		s.rules = append(s.rules, compiled{r, when, local.Add(r.Until.Sub(redis))})
 	}

@@ -5,6 +5,6 @@
 // line says what to do where that is known. When calls succeed again for ten
 // seconds, one line says so.
 //
-// [Provider.Run] is the package's only goroutine. All other methods may be called from
+// [Provider.Run] is the package's only goroutine; the node starts it. All other methods may be called from
 // any goroutine.
 package report

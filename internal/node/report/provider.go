@@ -3,9 +3,11 @@ package report
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -100,9 +102,16 @@ func kindOf(r sender.Result) string {
 	if r.Status != 0 {
 		return fmt.Sprint(r.Kind, r.Status)
 	}
+	// Texts with a port or a time would make each failure a kind of its own.
+	if name, ok := errors.AsType[*net.DNSError](r.Err); ok {
+		return fmt.Sprint(r.Kind, "name", name.IsNotFound, name.IsTimeout)
+	}
+	if certificate, ok := errors.AsType[x509.CertificateInvalidError](r.Err); ok {
+		return fmt.Sprint(r.Kind, "certificate", certificate.Reason)
+	}
 	err := r.Err
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		err = next // the innermost holds no port, which would make each failure a kind of its own
+		err = next // the innermost of the others holds none
 	}
 	return fmt.Sprint(r.Kind, err)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -130,6 +131,12 @@ func TestTheLogIsBounded(t *testing.T) {
 				err := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: i % 65536}, Err: syscall.ECONNRESET}
 				r = sender.Result{Kind: sender.Unknown, Err: fmt.Errorf("no answer: %w", err)}
 			}
+			switch i % 50 {
+			case 5: // neither is the port or the time of the question
+				r.Err = fmt.Errorf("dial: %w", &net.DNSError{Err: fmt.Sprintf("read udp 10.0.0.5:%d->10.0.0.2:53: i/o timeout", i%65536), Name: "sms.example.com", IsTimeout: true})
+			case 7:
+				r.Err = fmt.Errorf("dial: %w", x509.CertificateInvalidError{Cert: new(x509.Certificate), Reason: x509.Expired, Detail: fmt.Sprint("current time ", i)})
+			}
 			if i%10 == 3 {
 				r = sender.Result{Kind: sender.Unavailable, Status: 500 + i/10%100, Err: errors.New("the provider answered 5xx")}
 			}
@@ -141,8 +148,10 @@ func TestTheLogIsBounded(t *testing.T) {
 		if most := (mostFailures + 1) * (minutes + 1); len(lines) > most {
 			t.Errorf("got %d lines, want at most %d: one a minute and kind, and one more for each", len(lines), most)
 		}
-		if got := strings.Count(w.log.String(), "connection reset"); got < minutes || got > minutes+1 {
-			t.Errorf("got %d lines of connections that were reset, want one a minute", got)
+		for _, cause := range []string{"connection reset", "read udp", "expired"} {
+			if got := strings.Count(w.log.String(), cause); got < minutes || got > minutes+1 {
+				t.Errorf("got %d lines of failures by %q, want one a minute", got, cause)
+			}
 		}
 	})
 }
