@@ -35,7 +35,7 @@ func TestWhyReal(t *testing.T) {
 	fmt.Fprintf(&lines, `{"key":"late","id":"late","headers":{"not-before":%q},"value":{}}`+"\n", time.Now().Add(50*time.Second).UTC().Format(time.RFC3339))
 	s.enqueueLines(t, &lines)
 	s.explains(t, "first", "waits for a limit: the limit recipient does not let it pass until 20")
-	s.explains(t, "second", "waits for a job that goes before it: kafka.order has job first at offset ")
+	s.explains(t, "second", "waits for an earlier job of its key or partition: kafka.order has job first at offset ")
 	s.explains(t, "late", "waits for its time: it is not due until 20")
 	s.explains(t, "recipient", "limit recipient: 1 job waits for it")
 	s.explains(t, s.topic+"/0/0", "is settled")

@@ -284,7 +284,7 @@ func TestEachAnswerIsAsTheDocumentHasIt(t *testing.T) {
 	s.says(busy())
 	until := time.Now()
 	s.holds(why.Job{
-		ID: "a", Topic: "jobs", Lane: "default", WaitsFor: "order", Text: "a job that goes before it", Why: "another goes first",
+		ID: "a", Topic: "jobs", Lane: "default", WaitsFor: "order", Text: "an earlier job of its key or partition", Why: "another goes first",
 		Behind: &why.Job{ID: "b", Topic: "jobs", Lane: "default", WaitsFor: "limit", Text: "a limit", Why: "it is used up", Until: &until, Limit: "recipient", Ahead: 1, Calls: 2},
 	})
 	seen := map[string]map[bool]bool{}

@@ -30,7 +30,7 @@ var awaited = map[string]string{ //nolint:gochecknoglobals // a constant table
 	string(consumer.WaitsForLane):     "room in its lane",
 	string(consumer.WaitsForSleepers): "room in memory",
 	string(consumer.WaitsForOffsets):  "an unsettled job far before it",
-	string(consumer.WaitsForOrder):    "a job that goes before it",
+	string(consumer.WaitsForOrder):    "an earlier job of its key or partition",
 	string(consumer.WaitsForTime):     "its time",
 	string(consumer.WaitsForRetry):    "its next call",
 	string(consumer.WaitsForProvider): "the provider",
@@ -68,9 +68,27 @@ func (n *Node) Why(q why.Question) why.Answer {
 		return a
 	}
 	if r, ok := n.consumer.ProgressOf(at); ok {
-		a.Progress = &why.Progress{Settled: r.Settled, Fetched: r.Fetched, End: r.End}
+		a.Progress = &why.Progress{Settled: r.Settled, Fetched: r.Fetched, End: r.End, Text: whereabouts(at.Offset, r, len(found) > 0)}
 	}
 	return a
+}
+
+// whereabouts says for people where the record at an offset is.
+func whereabouts(offset int64, p consumer.Progress, held bool) string {
+	switch {
+	case held:
+		return "is a job that waits or is called"
+	case p.Settled:
+		return "is settled: it was called, went to a retry topic, is a dead letter, or its record holds no job"
+	case offset >= p.End:
+		return fmt.Sprintf("is not in the log: the partition ends at offset %d", p.End)
+	case offset == p.Fetched:
+		return "is not fetched yet: it is the next"
+	case offset > p.Fetched:
+		return fmt.Sprintf("is not fetched yet: %d records before it were not fetched either", offset-p.Fetched)
+	default:
+		return "is just being settled or released"
+	}
 }
 
 // matching counts the jobs of this node for which an expression is true. It is run without the consumer's lock: only the jobs

@@ -77,3 +77,26 @@ func found(expression, text string) (all []string) {
 	}
 	return all
 }
+
+func TestTheNodeSaysWhereARecordIs(t *testing.T) {
+	t.Parallel()
+	at := consumer.Progress{Fetched: 20, End: 30}
+	settled := consumer.Progress{Settled: true, Fetched: 20, End: 30}
+	for _, c := range []struct {
+		offset int64
+		at     consumer.Progress
+		held   bool
+		want   string
+	}{
+		{offset: 7, at: at, held: true, want: "is a job that waits or is called"},
+		{offset: 7, at: settled, want: "is settled: it was called, went to a retry topic, is a dead letter, or its record holds no job"},
+		{offset: 19, at: at, want: "is just being settled or released"},
+		{offset: 20, at: at, want: "is not fetched yet: it is the next"},
+		{offset: 29, at: at, want: "is not fetched yet: 9 records before it were not fetched either"},
+		{offset: 30, at: at, want: "is not in the log: the partition ends at offset 30"},
+	} {
+		if got := whereabouts(c.offset, c.at, c.held); got != c.want {
+			t.Errorf("offset %d of %+v, held %t: got %q, want %q", c.offset, c.at, c.held, got, c.want)
+		}
+	}
+}

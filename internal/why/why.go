@@ -40,7 +40,7 @@ type Answer struct {
 	Node     string    `json:"node"`
 	Jobs     []Job     `json:"jobs,omitempty"`     // that it holds
 	Progress *Progress `json:"progress,omitempty"` // absent: it does not work the partition, or the question names none
-	Limit    *Limit    `json:"limit,omitempty"`    // absent: the question names none
+	Limit    *Limit    `json:"limit,omitempty"`    // absent: the question names none, or the node does not know it
 	Matching *Matching `json:"matching,omitempty"` // likewise
 }
 
@@ -63,9 +63,10 @@ type Job struct {
 
 // Progress says how far the partition of a job has come.
 type Progress struct {
-	Settled bool  `json:"settled"` // the job is over, or its record holds none
-	Fetched int64 `json:"fetched"` // offset behind the last record that was fetched
-	End     int64 `json:"end"`     // of the log, likewise
+	Settled bool   `json:"settled"` // the job is over, or its record holds none
+	Fetched int64  `json:"fetched"` // offset behind the last record that was fetched
+	End     int64  `json:"end"`     // of the log, likewise
+	Text    string `json:"text"`    // where the record is, in words, such as "is not fetched yet: …"
 }
 
 // Matching counts the jobs for which an expression is true, among those that were fetched and are not settled.

@@ -12,18 +12,9 @@ function sentenceOf(j) {
   return `${text}.`.replace('..', '.');
 }
 
-function progressOf(p, place) {
-  const offset = Number(place.slice(place.lastIndexOf('/') + 1));
-  let text = 'is just being settled or released';
-  if (p.settled) text = 'is settled: it was called, is a dead letter, went to a retry topic, or its record holds no job';
-  else if (offset >= p.end) text = `is not in the log: its partition ends at offset ${p.end}`;
-  else if (offset >= p.fetched) text = `is not fetched yet: ${number(offset - p.fetched)} records before it were not fetched either`;
-  return `${place} ${text} (${p.node} works its partition).`;
-}
-
 function answer(report, job) {
   const lines = (report.jobs ?? []).flatMap((j) => [node('p', sentenceOf(j)), ...(j.behind ? [node('p', `It waits behind: ${sentenceOf({ ...j.behind, node: j.node })}`)] : [])]);
-  if (lines.length === 0 && report.progress) lines.push(node('p', progressOf(report.progress, job)));
+  if (lines.length === 0 && report.progress) lines.push(node('p', `${job} ${report.progress.text} (${report.progress.node} works its partition).`));
   if (lines.length === 0) lines.push(node('p', `No node holds a job ${job}: it is settled, or its record was not fetched yet. Its topic/partition/offset would say which.`));
   if (report.silent.length) lines.push(node('p', `These nodes did not answer: ${report.silent.join(', ')}.`));
   return lines;

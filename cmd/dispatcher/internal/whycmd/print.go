@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
@@ -44,7 +43,7 @@ func (r *report) show(w io.Writer) error {
 	case r.Dead != nil:
 		err = errors.Join(err, cli.PrintLine(w, r.Dead.show(r.Asked.Job)))
 	case len(r.Jobs) == 0 && r.Progress != nil:
-		err = errors.Join(err, r.showProgress(w))
+		err = errors.Join(err, cli.PrintLine(w, r.whereabouts()))
 	}
 	err = errors.Join(err, showLimit(r.Report, w))
 	if len(r.Silent) > 0 && !r.empty() {
@@ -59,25 +58,13 @@ func showJob(j why.JobOf, w io.Writer) error {
 	return err
 }
 
-// showProgress says where a record is that no node holds as a job.
-func (r *report) showProgress(w io.Writer) error {
-	p, place := r.Progress, r.Asked.Job
-	offset, err := strconv.ParseInt(place[strings.LastIndexByte(place, '/')+1:], 10, 64)
-	if err != nil {
-		return err
+// whereabouts says where a record is that no node holds as a job.
+func (r *report) whereabouts() string {
+	text := fmt.Sprintf("%s %s (%s works its partition)", cli.Plainly(r.Asked.Job, 0), cli.Plainly(r.Progress.Text, 0), r.Progress.Node)
+	if r.Progress.Settled && r.Unsearched == "" {
+		text += "; no open dead letter is of it"
 	}
-	text := "is just being settled or released"
-	switch {
-	case p.Settled && r.Unsearched != "":
-		text = "is settled: it was called, went to a retry topic, is a dead letter, or its record holds no job"
-	case p.Settled:
-		text = "is settled: it was called, went to a retry topic, is a dead letter that was settled, or its record holds no job"
-	case offset >= p.End:
-		text = fmt.Sprintf("is not in the log: the partition ends at offset %d", p.End)
-	case offset >= p.Fetched:
-		text = fmt.Sprintf("is not fetched yet: %d records before it were not fetched either", offset-p.Fetched)
-	}
-	return cli.PrintLine(w, fmt.Sprintf("%s %s (%s works its partition)", cli.Plainly(place, 0), text, p.Node))
+	return text
 }
 
 func showLimit(r why.Report, w io.Writer) error {

@@ -103,7 +103,7 @@ func TestWhyNamesWhatAJobWaitsFor(t *testing.T) {
 		return s.why(t, "anna-1").Err == nil && strings.Contains(s.why(t, "anna-1").Out, "waits for a limit")
 	})
 	s.why(t, "anna-1").MustPrint(t, "job anna-1 at jobs/", "the limit recipient does not let it pass until 20")
-	s.why(t, "anna-2").MustPrint(t, "waits for a job that goes before it", "has job anna-1 at offset ", " go first: the limit recipient does not let it pass until 20")
+	s.why(t, "anna-2").MustPrint(t, "waits for an earlier job of its key or partition", "has job anna-1 at offset ", " go first: the limit recipient does not let it pass until 20")
 	s.why(t, "recipient").MustPrint(t, "limit recipient: 1 job waits for it", "node-1", "node-2")
 	s.why(t, "account").MustPrint(t, "limit account: 0 jobs wait for it")
 	s.why(t, "nobody-1").MustFail(t, "none of 2 nodes holds the job nobody-1")
