@@ -57,8 +57,8 @@
 // A connection comes first, the slot last: a slot that is asked for before a connection is
 // there passes while one is dialled. Nothing is dialled ahead while the limit gives no slots.
 // Where the limit is so slow that connections grow old between two slots, one is opened when
-// the node may ask for a slot, and no earlier. A dial that fails is a job's call: while no connection is open, each error
-// goes with a job to a worker, without a slot, and becomes Unavailable. So the breaker sees an
-// outage, and probes. It counts against no job. Where a provider refuses more connections than
+// the node may ask for a slot, and no earlier. While no connection is open, each dial that fails goes to a worker
+// with a job and without a slot, and becomes Unavailable. So the breaker sees an
+// outage, and probes. The failure counts against no job. Where a provider refuses more connections than
 // are open, the caller waits for one of these.
 package sender

@@ -18,9 +18,9 @@
 //
 // Goroutines: [Node.Run] starts those of the limiter, the admin server, the services (fleet
 // membership, answers to why, figures, rules, redrives, the provider's report, the health check, the check of the
-// set-up) and the dedup store; then the pacer (which starts one more), the workers and the consumer. It returns when all have ended. The consumer
-// ends first, after its drain and last commit. That ends the pacer, and then the
-// workers; the others end last.
+// set-up) and the dedup store; then the pacer (which starts one more), the workers and the consumer. It returns when all have ended. Redrives and the
+// check of the set-up end as the drain begins. Then the consumer ends, after its drain and last commit. That ends the
+// pacer, and then the workers; the others end last.
 //
 // Failure: a node that can't work while others can leaves its groups. What an outage of the
 // provider does: see packages pacer and breaker. What follows a call without an answer: see

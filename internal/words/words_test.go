@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -55,6 +57,29 @@ func TestAListThatCannotBeRead(t *testing.T) {
 	for _, text := range []string{"- {retired: a}", "- {retired: '(', now: b}", "- {word: a, now: b}"} {
 		if _, err := parse([]byte(text)); err == nil {
 			t.Errorf("%s: got no error", text)
+		}
+	}
+}
+
+// What a newcomer reads first stays short: whoever adds a sentence takes another one out.
+func TestTheFirstDocumentsStayShort(t *testing.T) {
+	t.Parallel()
+	lines, terms := regexp.MustCompile(`\n`), regexp.MustCompile(`\*\*[a-z -]+\*\*`)
+	for _, c := range []struct {
+		path, of string
+		counted  *regexp.Regexp
+		most     int
+	}{
+		{path: "README.md", of: "lines", counted: lines, most: 150},
+		{path: "docs/design.md", of: "lines", counted: lines, most: 300},
+		{path: "docs/glossary.md", of: "terms", counted: terms, most: 25},
+	} {
+		text, err := os.ReadFile("../../" + c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := len(c.counted.FindAll(text, -1)); got > c.most || got < c.most/2 {
+			t.Errorf("%s: got %d %s, want %d at most and half as many at least", c.path, got, c.of, c.most)
 		}
 	}
 }

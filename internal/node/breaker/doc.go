@@ -2,7 +2,7 @@
 // provider that is down.
 //
 // It opens after a number of failed calls in a row that are not attributed to their
-// jobs. While it is open it lets one call through at a time, as a probe, until one
+// jobs, unless an answer came within the last quarter of the probe interval. While it is open it lets one call through at a time, as a probe, until one
 // of them is answered.
 //
 // Attribution decides whether a failed call counts against its job or against the

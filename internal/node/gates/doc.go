@@ -1,5 +1,5 @@
-// Package gates knows, for the pacer, the limits that a job counts on after the first: on which
-// of them, with which value of their keys, and how many units. It remembers until when each value
+// Package gates tells the pacer on which limits after the first a job counts, with which values of
+// their keys, and how many units. It remembers until when each value
 // is used up, and has the jobs of such a value wait in a line, the oldest first. So a node asks
 // Redis only for jobs that may get a slot.
 //

@@ -3,8 +3,8 @@
 //
 // Kafka can't see that a node is stalled: its heartbeats go on while it can't reach
 // Redis or the provider. A node is unhealthy while its limit is not ready or its
-// circuit breaker is open. A limit that is paused, cooling down or on its reserve is
-// ready. A node that was unhealthy for `kafka.stalled_after`, with jobs to do, is
+// circuit breaker is open. A limit that is paused, cooling down, changing, blocked or on
+// its reserve does not make a node unhealthy. A node that was unhealthy for `kafka.stalled_after`, with jobs to do, is
 // stalled and leaves its groups.
 //
 // It rejoins when it is healthy again. If the provider was the cause, only a call can show
@@ -14,8 +14,8 @@
 // An outage of Redis or of the provider hits all nodes, and moving partitions would
 // help nobody. So the node leaves only for others that can do its work: they completed
 // jobs, or they are idle, over the last quarter of `stalled_after`. A node is idle whose
-// jobs all wait in retry topics. Commits before that may be of calls that were in flight when the outage began. If nobody completed
-// a job while the node was away, it does not leave again for idle nodes until it was
+// jobs all wait in retry topics. Commits before that may be of calls that were in flight when the outage began. If the others neither
+// completed a job nor were idle while the node was away, it does not leave again for idle nodes until it was
 // healthy. So an outage moves a partition only to an idle node, once.
 //
 // While Kafka does not answer, the progress of others is not known and the node stays.
