@@ -134,7 +134,8 @@ func (k *topicCheck) create(ctx context.Context, name string, source kafka.Topic
 }
 
 // Retentions returns for how long the brokers keep the offsets of a group without members, and for how long each topic
-// that nodes read keeps its records; for a retry topic, beyond its delay. What the cluster does not show is 0 or missing.
+// that nodes read keeps its records; for a retry topic, beyond its delay. What the cluster does not show is 0 or
+// missing; 0 is also a topic that keeps its records for less than its delay.
 func Retentions(ctx context.Context, conn broker.Connection, o Options) (offsets time.Duration, records map[string]time.Duration, err error) {
 	jobs := o.jobTopics()
 	delays := map[string]time.Duration{} // of the topics that nodes read

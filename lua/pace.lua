@@ -6,7 +6,7 @@
 --
 -- Both parts are exact: rest is at most 2^21 (see Contract.Pace), a count is below 2^32, and a quotient of whole numbers
 -- below 2^53 is never rounded across a whole number. So no unit comes earlier than the pace says, nor a µs later. Under the slower
--- pace of a slowdown, rest may be larger, and a unit of a cap above 10^8 a µs off.
+-- pace of a slowdown rest may be larger: there a unit of a cap above 10^8 may be a µs off.
 local FAR = 2 ^ 52 -- µs, 142 years: a time further away is as good as never, and times plus this stay below 2^53
 
 -- after returns the time in which count units pass, in whole µs, rounded up.

@@ -49,8 +49,8 @@ func (t *Tally) addOpen(l *deadletter.Letter) {
 func (t *Tally) uncount(of deadletter.Class) {
 	t.Open--
 	t.Matched--
-	if t.Classes[of] > 0 {
-		t.Classes[of]--
+	if t.Classes[of]--; t.Classes[of] <= 0 {
+		delete(t.Classes, of)
 	}
 }
 

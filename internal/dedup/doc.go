@@ -58,7 +58,7 @@
 //
 // A claim goes to Redis 1 ms and twice the usual round trip before its slot, at once where
 // that is past, with all entries that have gathered. Others wait 8 ms at most. A claim that is
-// asked for earlier than that delays its job by nothing, while Redis answers as fast as usual.
+// asked for before that time delays its job by nothing, while Redis answers as fast as usual.
 //
 // A generation takes entries for half a window, or until it is full, and is kept for a whole
 // window after. Entries are looked for in each generation that is kept, 3 as a rule, and written into the

@@ -11,6 +11,10 @@ const (
 	mostEntries = 64 // of one call: about 0.5 ms of Redis's time
 
 	callTimeout = 250 * time.Millisecond
+
+	// LastAttempts is for how long [Entry.Done] may go on when its context has ended: the attempt that is under way, and
+	// the last one.
+	LastAttempts = 2 * callTimeout
 	retryFirst  = 20 * time.Millisecond // after a call that failed
 	retryMost   = 200 * time.Millisecond
 )

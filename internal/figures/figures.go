@@ -10,7 +10,7 @@ import (
 	"dispatcher/sender"
 )
 
-// MostText is how many bytes the figures of a node have as JSON, at most. Topics, keys and lanes are left out where they have more.
+// MostText is how many bytes the figures of a node have as JSON, at most. Topics, then keys, then lanes are left out of longer ones.
 const MostText = 64 << 10
 
 // Figures are what a node says of itself. Counts are since its start.
@@ -146,8 +146,10 @@ func (f Figures) text() ([]byte, error) {
 			return text, err
 		case len(f.Topics) > 0:
 			f.Topics = f.Topics[:len(f.Topics)/2]
-		case len(f.Keys)+len(f.Lanes) > 0:
-			f.Keys, f.Lanes = nil, nil
+		case len(f.Keys) > 0:
+			f.Keys = nil
+		case len(f.Lanes) > 0:
+			f.Lanes = f.Lanes[:len(f.Lanes)/2]
 		default:
 			return nil, fmt.Errorf("the figures of this node have %d bytes, and %d are the most", len(text), MostText)
 		}

@@ -2,6 +2,8 @@ package node
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -102,28 +104,38 @@ func TestAJobThatIsClaimedOutlivesAnOutage(t *testing.T) {
 // be delivered again, and nobody would know that it was accepted.
 func TestAnAcceptedCallIsSettledInADrainWithoutRedis(t *testing.T) {
 	t.Parallel()
-	for _, answered := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second, 6 * time.Second} { // of a drain of seven
-		t.Run(answered.String(), func(t *testing.T) {
-			t.Parallel()
-			inBubble(t, setup{claims: true, workers: 4, attempts: 3, failures: 20}, func(b *bubble) {
-				b.produce("late")
-				d, s := b.take(), b.slot()
-				stopped := make(chan struct{})
-				b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
-					if _, err := permit(ctx); err != nil {
-						return sender.Result{Kind: sender.NotSent, Err: err}
-					}
-					wrote := time.Now()
-					b.redis.fail(unreached)
-					go func() { defer close(stopped); b.stop() }()
-					time.Sleep(answered)
-					return sender.Result{Kind: sender.Accepted, Status: 200, WroteAt: wrote}
-				}), d, s)
-				<-stopped
-				if got := b.settled(); got != 1 {
-					t.Errorf("got offset %d committed, want 1: the call was accepted", got)
-				}
+	answers := []time.Duration{time.Second, 3 * time.Second, 5 * time.Second, 6 * time.Second} // of a drain of seven
+	outages := map[string]outage{"refused": unreached, "silent": silent}
+	for _, how := range slices.Sorted(maps.Keys(outages)) {
+		for _, answered := range answers {
+			t.Run(how+" "+answered.String(), func(t *testing.T) {
+				t.Parallel()
+				acceptedInADrain(t, outages[how], answered)
 			})
-		})
+		}
 	}
+}
+
+// acceptedInADrain has a call accepted so long after a drain began, with Redis failing from the drain's begin on.
+func acceptedInADrain(t *testing.T, how outage, answered time.Duration) {
+	t.Helper()
+	inBubble(t, setup{claims: true, workers: 4, attempts: 3, failures: 20}, func(b *bubble) {
+		b.produce("late")
+		d, s := b.take(), b.slot()
+		stopped := make(chan struct{})
+		b.handle(callerFunc(func(ctx context.Context, permit sender.Permit) sender.Result {
+			if _, err := permit(ctx); err != nil {
+				return sender.Result{Kind: sender.NotSent, Err: err}
+			}
+			wrote := time.Now()
+			b.redis.fail(how)
+			go func() { defer close(stopped); b.stop() }()
+			time.Sleep(answered)
+			return sender.Result{Kind: sender.Accepted, Status: 200, WroteAt: wrote}
+		}), d, s)
+		<-stopped
+		if got := b.settled(); got != 1 {
+			t.Errorf("got offset %d committed, want 1: the call was accepted", got)
+		}
+	})
 }

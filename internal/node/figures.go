@@ -7,6 +7,7 @@ import (
 
 	"dispatcher/admin"
 	"dispatcher/consumer"
+	"dispatcher/internal/clip"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/gathered"
 	"dispatcher/internal/node/pacer"
@@ -44,11 +45,13 @@ func (n *Node) takeFigures(ctx context.Context) figures.Figures {
 	return f
 }
 
+const mostShown = 1024 // bytes of the text of a check
+
 func (n *Node) figureHealth(ctx context.Context, f *figures.Figures) {
 	found := admin.Ask(ctx, n.checks)
 	f.Ready = found.Ready
 	for _, c := range found.Checks {
-		f.Checks = append(f.Checks, figures.Check{Name: c.Name, Note: c.Note, Error: c.Error})
+		f.Checks = append(f.Checks, figures.Check{Name: c.Name, Note: clip.Shown(c.Note, mostShown), Error: clip.Shown(c.Error, mostShown)})
 	}
 }
 

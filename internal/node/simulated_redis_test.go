@@ -37,6 +37,7 @@ type outage int
 const (
 	unreached outage = 1 + iota
 	unheard          // it does what it is asked, and its replies are lost
+	silent           // no call gets an answer in its time
 )
 
 func (s *simulatedRedis) fail(how outage) {
@@ -81,7 +82,10 @@ func (s *simulatedRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		time.Sleep(s.trip / 2)
 		how := s.failing()
 		var err error
-		if how != unreached {
+		if how == silent {
+			<-ctx.Done()
+		}
+		if how == 0 || how == unheard {
 			s.setClock()
 			err = next(ctx, cmd)
 		}

@@ -67,8 +67,9 @@ func (n *Node) Why(q why.Question) why.Answer {
 	if !isPlace {
 		return a
 	}
+	held := slices.ContainsFunc(found, func(one consumer.Stay) bool { return one.Place == at })
 	if r, ok := n.consumer.ProgressOf(at); ok {
-		a.Progress = &why.Progress{Settled: r.Settled, Fetched: r.Fetched, End: r.End, Text: whereabouts(at.Offset, r, len(found) > 0)}
+		a.Progress = &why.Progress{Settled: r.Settled, Fetched: r.Fetched, End: r.End, Text: whereabouts(at.Offset, r, held)}
 	}
 	return a
 }
@@ -84,8 +85,10 @@ func whereabouts(offset int64, p consumer.Progress, held bool) string {
 		return fmt.Sprintf("is not in the log: the partition ends at offset %d", p.End)
 	case offset == p.Fetched:
 		return "is not fetched yet: it is the next"
+	case offset == p.Fetched+1:
+		return "is not fetched yet, nor is the record before it"
 	case offset > p.Fetched:
-		return fmt.Sprintf("is not fetched yet: %d records before it were not fetched either", offset-p.Fetched)
+		return fmt.Sprintf("is not fetched yet, nor are %d records before it", offset-p.Fetched)
 	default:
 		return "is just being settled or released"
 	}

@@ -92,7 +92,8 @@ func TestTheNodeSaysWhereARecordIs(t *testing.T) {
 		{offset: 7, at: settled, want: "is settled: it was called, went to a retry topic, is a dead letter, or its record holds no job"},
 		{offset: 19, at: at, want: "is just being settled or released"},
 		{offset: 20, at: at, want: "is not fetched yet: it is the next"},
-		{offset: 29, at: at, want: "is not fetched yet: 9 records before it were not fetched either"},
+		{offset: 21, at: at, want: "is not fetched yet, nor is the record before it"},
+		{offset: 29, at: at, want: "is not fetched yet, nor are 9 records before it"},
 		{offset: 30, at: at, want: "is not in the log: the partition ends at offset 30"},
 	} {
 		if got := whereabouts(c.offset, c.at, c.held); got != c.want {

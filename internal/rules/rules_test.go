@@ -392,6 +392,9 @@ func TestTheErrorsOfARuleGoWithIt(t *testing.T) {
 		return len(all)
 	}
 	w.read(t.Context())
+	if n := series(); n != 1 {
+		t.Errorf("got %d series, want one for the rule before it has failed", n)
+	}
 	w.Match(of("spring"), time.Now())
 	if n := series(); n != 1 {
 		t.Errorf("got %d series, want one for the rule that failed", n)

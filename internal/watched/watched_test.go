@@ -330,7 +330,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 
 // rare are documented metrics that have no series before something happened.
 func rare() []string {
-	return []string{"limit_blocks_total", "rule_errors_total", "provider_last_result", "limit_quota_used_units", "limit_quota_cap_units"}
+	return []string{"rule_errors_total", "provider_last_result", "limit_quota_used_units", "limit_quota_cap_units"}
 }
 
 func TestTheReferenceListsAllMetrics(t *testing.T) {

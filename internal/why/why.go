@@ -66,7 +66,7 @@ type Progress struct {
 	Settled bool   `json:"settled"` // the job is over, or its record holds none
 	Fetched int64  `json:"fetched"` // offset behind the last record that was fetched
 	End     int64  `json:"end"`     // of the log, likewise
-	Text    string `json:"text"`    // where the record is, in words, such as "is not fetched yet: …"
+	Text    string `json:"text"`    // where the record is, in words, such as "is not fetched yet: it is the next"
 }
 
 // Matching counts the jobs for which an expression is true, among those that were fetched and are not settled.

@@ -19,7 +19,7 @@ local function attend()
   end
 end
 
--- forget removes the records of nodes that were not here for long. Those of the first limit go in others.
+-- forget removes the records of nodes that were not here for long. With the first limit, the function others does.
 local function forget(key)
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do

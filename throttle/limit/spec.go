@@ -96,7 +96,7 @@ var nameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 func CheckNode(field, name string) error {
 	var faults fault.List
 	odd := strings.ContainsFunc(name, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
-	faults.Refuse(odd || len(name) > maxNode || !utf8.ValidString(name), field, fault.Phrase(strconv.Quote(name)), "must have 255 bytes at most, all of them visible characters, without white space")
+	faults.Refuse(odd || len(name) > maxNode || !utf8.ValidString(name), field, fault.Phrase(strconv.Quote(name)), "must have %d bytes at most, all of them visible characters, without white space; where it is not stated, it is the name of the host", maxNode)
 	return faults.Err()
 }
 

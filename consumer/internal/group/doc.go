@@ -27,7 +27,7 @@
 // before. The member is then still the one that the group knows: the commit is taken, the join
 // does not wait for members that are gone, and nothing is repeated. If the generation were
 // given back at once, kafka-go would join, fail and forget its member id, and the group would
-// wait a whole session for the old one. When a node returns that alone was cut off, Kafka refuses its
+// wait a whole session for the old one. When a node that alone was cut off returns, Kafka refuses its
 // commit, which names an earlier generation. Where there is nothing to commit, a heartbeat asks instead.
 //
 // A topic is recreated. Offsets alone can't show that: the new log seems to fit as soon as it
@@ -35,8 +35,8 @@
 // shows it; kafka-go's Metadata ends before ids, so kmsg asks (version 10). No partition
 // begins before the first answer. An assignment asks each second, and once more between its
 // end and its last commit. If the id is another one, it commits only where the group begins in the new
-// log (its beginning; with out_of_range latest its end), and joins again. With stop the node ends. That overwrites what was committed into the new topic before
-// anyone looked. What remains: a node that is killed in that second after it has committed;
+// log (its beginning; with out_of_range latest its end), and joins again. That overwrites what was committed into the new topic before
+// anyone looked. With out_of_range stop the node ends instead. What remains: a node that is killed in that second after it has committed;
 // jobs of the new topic that were called in it may be called again; brokers before 2.8 have no
 // ids. Kafka drops a group's offsets with the topic, so a recreated topic begins at its first
 // record otherwise.

@@ -48,8 +48,24 @@ func TestDeferredJobsAreCountedUntilTheyGoOn(t *testing.T) {
 	if got := w.Deferred()["recipient"]; got != 0 {
 		t.Errorf("got %d jobs that wait after the partition was taken away, want none", got)
 	}
+}
+
+// Each rule that holds jobs has a name of its own. None is remembered for which no job waits.
+func TestNoRuleIsRememberedForWhichNoJobWaits(t *testing.T) {
+	t.Parallel()
+	l := NewLane("default", 10)
+	w := newBench(l)
+	p := partition(w.NewAssignment(), l, 0)
+	addJobs(p, 0, 0)
+	all := w.deferAll()
+	w.Resume(all)
+	for range all {
+		if w.Take() == nil {
+			t.Fatal("got no job, want those whose wait has ended")
+		}
+	}
 	if len(p.deferred) != 0 {
-		t.Errorf("got %v remembered, want no limit or rule for which no job waits", p.deferred)
+		t.Errorf("got %v remembered, want nothing", p.deferred)
 	}
 }
 

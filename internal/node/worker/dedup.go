@@ -113,10 +113,11 @@ func (v *visit) endClaim(d decision, then func()) {
 // recordContext ends when a record to the dedup store is not awaited any more. A record of what was sent is worth half of a drain. But
 // a job that is settled after the drain is delivered again, so the last attempt is made before that.
 func (v *visit) recordContext() (context.Context, context.CancelFunc) {
-	const lastAttempt = 500 * time.Millisecond // with the commit of the job's offset
-	worth := v.o.Drain / 2
+	const spare = 250 * time.Millisecond // of a busy machine
+	last := v.o.Drain - dedup.LastAttempts - spare
+	worth := min(v.o.Drain/2, last)
 	if ended := v.Delivery.Ended(); !ended.IsZero() {
-		worth = min(worth, time.Until(ended.Add(v.o.Drain-lastAttempt)))
+		worth = min(worth, time.Until(ended.Add(last)))
 	}
 	return wait.Longer(v.Delivery.Context(), worth)
 }
