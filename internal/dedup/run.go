@@ -15,8 +15,8 @@ const (
 	// LastAttempts is for how long [Entry.Done] may go on when its context has ended: the attempt that is under way, and
 	// the last one.
 	LastAttempts = 2 * callTimeout
-	retryFirst  = 20 * time.Millisecond // after a call that failed
-	retryMost   = 200 * time.Millisecond
+	retryFirst   = 20 * time.Millisecond // after a call that failed
+	retryMost    = 200 * time.Millisecond
 )
 
 // Run sends entries to Redis until ctx ends, and then the remaining ones as long as
