@@ -75,9 +75,12 @@ func IsTopic(name string) bool { return topicName.MatchString(name) && name != "
 
 // ReadPlace reads a record's place from headers or an id. It returns false if a part is missing or can't be read.
 func ReadPlace(topic, partition, offset []byte) (of string, number int, at int64, ok bool) {
+	if !IsTopic(string(topic)) { // as for each new job: errors of the numbers would cost two allocations
+		return "", 0, 0, false
+	}
 	p, perr := strconv.ParseUint(string(partition), 10, 31)
 	o, oerr := strconv.ParseUint(string(offset), 10, 63)
-	return string(topic), int(p), int64(o), IsTopic(string(topic)) && perr == nil && oerr == nil
+	return string(topic), int(p), int64(o), perr == nil && oerr == nil
 }
 
 func place(topic string, partition, offset int64) string {
