@@ -87,7 +87,7 @@ func (b *Breaker) Resolve(j *Record) {
 // job. When the provider answers a call that was written later, none counts any more.
 //
 // So an outage is not attributed to the same job again and again, however long it
-// lasts, unless that job failed before the outage and is the only one to be called.
+// lasts, unless it failed before the outage, and no job is called that did not.
 // And jobs that can never succeed reach their last attempt even where no other
 // job is left to be called.
 //

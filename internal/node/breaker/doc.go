@@ -8,7 +8,7 @@
 // Attribution decides whether a failed call counts against its job or against the
 // provider (attribution.go). A failure that counts against its job uses up one of
 // the job's attempts and does not open the breaker. So an outage dead-letters no
-// job, but for one that failed before and is the only one to be called; and a backlog
+// job, but for jobs that failed before, while no other is called; and a backlog
 // of jobs that can't succeed does not stop the others. Where calls
 // fail, the node also calls samples: jobs that have not failed yet, from anywhere in
 // the backlog. An answer to one of them shows that the provider is up.
