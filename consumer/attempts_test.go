@@ -40,7 +40,7 @@ func attemptsChangeHands(t *testing.T, order consumer.Order, crash bool) {
 				}()
 				return
 			}
-			go func() { <-d.Context().Done(); d.Release() }()
+			releasedLater(d)
 		})
 		w.until("a1 sleeps", func() bool { return first.c.Status().Lanes[0].Asleep == 1 })
 		time.Sleep(time.Second) // a commit

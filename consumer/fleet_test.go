@@ -400,3 +400,8 @@ func keysOf(partition, partitions, count int) []string {
 
 // settled is a worker that settles each job at once.
 func settled(d *consumer.Delivery) { d.Done(consumer.Outcome{}) }
+
+// releasedLater is a worker that keeps each job until its partition is taken away or the node stops, and releases it then.
+func releasedLater(d *consumer.Delivery) {
+	go func() { <-d.Context().Done(); d.Release() }()
+}

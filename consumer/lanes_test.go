@@ -59,7 +59,7 @@ func TestEachLaneHasItsOwnRoom(t *testing.T) {
 				d.Done(consumer.Outcome{})
 				return
 			}
-			go func() { <-d.Context().Done(); d.Release() }()
+			releasedLater(d)
 		})
 		w.until("the other lane is through", func() bool { offset, _ := w.committed("bulk", 0); return offset == 50 })
 		if lanes := n.c.Status().Lanes; lanes[0].InFlight != 5 || lanes[1].InFlight != 0 {

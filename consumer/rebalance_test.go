@@ -22,7 +22,7 @@ func TestOneStuckJobCostsNoRepeats(t *testing.T) {
 		w.produce("jobs", numbered(0, 2000)...)
 		stuck := func(d *consumer.Delivery) {
 			if string(d.Job.Value) == "50" {
-				go func() { <-d.Context().Done(); d.Release() }()
+				releasedLater(d)
 				return
 			}
 			d.Done(consumer.Outcome{})

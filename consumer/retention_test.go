@@ -16,7 +16,7 @@ import (
 // exceptZero settles all jobs but the first of the log, which it releases at the end.
 func exceptZero(d *consumer.Delivery) {
 	if d.Job.Offset == 0 {
-		go func() { <-d.Context().Done(); d.Release() }()
+		releasedLater(d)
 		return
 	}
 	d.Done(consumer.Outcome{})

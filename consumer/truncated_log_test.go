@@ -65,19 +65,12 @@ func TestMetadataBeyondTheLogIsNotBelievedLater(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		w.produce("jobs", numbered(0, 10)...)
-		release := func(d *consumer.Delivery) { go func() { <-d.Context().Done(); d.Release() }() }
-		n := w.start(w.options(), func(d *consumer.Delivery) {
-			if d.Job.Offset == 0 {
-				release(d)
-				return
-			}
-			d.Done(consumer.Outcome{})
-		})
+		n := w.start(w.options(), exceptZero)
 		w.until("all are handed out", func() bool { return len(n.values()) == 10 })
 		w.ok(n.end())
 		_, metadata := w.committed("jobs", 0) // the nine behind the offset are complete
 		w.commit("jobs", 0, 5, metadata)      // 6 to 14, of a log that ends at 10
-		idle := w.start(w.options(), release)
+		idle := w.start(w.options(), releasedLater)
 		w.until("it has the rest", func() bool { return len(idle.values()) == 5 })
 		w.ok(idle.end())
 		w.produce("jobs", numbered(10, 20)...)

@@ -97,12 +97,15 @@ local function standing(value, me)
   return 4, 0
 end
 
+-- set_back tells whether a claim that ends then was written before the clock was set back.
+local function set_back(till) return till and till - now > FAR * hold end
+
 local commands = {}
 
 function commands.peek(first, digest, me)
   local value = find(first, digest)
-  local owner, _, till = claim_of(value or '')
-  if owner and till - now > FAR * hold then return 0, 0 end -- the next claim of the job has it begin again
+  local _, _, till = claim_of(value or '')
+  if set_back(till) then return 0, 0 end -- the next claim of the job has it begin again
   return standing(value, me)
 end
 
@@ -110,7 +113,7 @@ function commands.claim(first, digest, me, number)
   local mine = me .. ' ' .. number .. ' ' .. int(now + hold)
   local value, where = find(first, digest)
   local owner, other, till = claim_of(value or '')
-  if owner and till - now > FAR * hold then
+  if set_back(till) then
     value = owner .. ' ' .. int(other) .. ' ' .. int(now + hold)
     put(first, digest, value, where)
     where = first

@@ -142,13 +142,11 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 	} else {
 		r.wide = 0
 	}
-	if r.wide > 3 { // nothing is granted for long
-		r.release()
-	}
 	switch {
 	case reply.Settings.Paused:
 		r.enter(PhasePaused, time.Time{}, nil, width)
-	case r.wide > 3:
+	case r.wide > 3: // nothing is granted for long
+		r.release()
 		r.enter(PhaseTooSlow, time.Time{}, nil, width)
 	case reply.NotBefore > reply.Now:
 		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)

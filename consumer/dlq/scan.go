@@ -192,11 +192,11 @@ func (s *scan) dropSettled() {
 	t := &s.state.tracker
 	before := len(s.batch)
 	s.batch = slices.DeleteFunc(s.batch, func(l deadletter.Letter) bool {
-		is := l.ID.Offset < t.Low() || t.IsComplete(l.ID.Offset)
-		if is {
+		settled := l.ID.Offset < t.Low() || t.IsComplete(l.ID.Offset)
+		if settled {
 			s.c.tally.uncount(l.Class)
 		}
-		return is
+		return settled
 	})
 	if before > len(s.batch) {
 		s.c.tally.note("another command settled letters in between; they are not counted")

@@ -225,6 +225,10 @@ func TestTooManyTopicsAreCut(t *testing.T) {
 	if err != nil || len(text) > MostText {
 		t.Errorf("got %d bytes and %v, want at most %d", len(text), err, MostText)
 	}
+	f = Figures{Name: strings.Repeat("n", MostText)}
+	if _, err := f.text(); err == nil {
+		t.Error("got no error for a name that leaves no room")
+	}
 	f = Figures{Lanes: []Lane{{Name: "default"}}, Checks: []Check{{Name: "kafka", Error: strings.Repeat("n", MostText)}}}
 	if text, err := f.text(); err == nil {
 		t.Errorf("got %d bytes, want an error: that of a check leaves no room", len(text))

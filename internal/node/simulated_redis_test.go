@@ -82,10 +82,11 @@ func (s *simulatedRedis) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		time.Sleep(s.trip / 2)
 		how := s.failing()
 		var err error
-		if how == silent {
+		switch how {
+		case unreached:
+		case silent:
 			<-ctx.Done()
-		}
-		if how == 0 || how == unheard {
+		case 0, unheard:
 			s.setClock()
 			err = next(ctx, cmd)
 		}

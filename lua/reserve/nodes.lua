@@ -19,22 +19,21 @@ local function attend()
   end
 end
 
--- forget removes the records of nodes that were not here for long. With the first limit, the function others does.
-local function forget(key)
+-- forget removes the records of nodes that were not here for long, and calls f, if there is one, with each other node, and with its
+-- last and its first reading.
+local function forget(key, f)
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do
-    local seen = tonumber(string.match(all[i + 1], '^%d+ (%d+)') or 0)
-    if seen < now - FORGOTTEN then redis.call('HDEL', key, all[i]) end
+    local seen, first = string.match(all[i + 1], '^%d+ (%d+) (%d+)')
+    seen, first = tonumber(seen), tonumber(first)
+    if not seen or seen < now - FORGOTTEN then redis.call('HDEL', key, all[i])
+    elseif f then f(all[i], seen, first) end
   end
 end
 
 -- others calls f with the first reading of each other node that is alive.
 local function others(f)
-  local all = redis.call('HGETALL', nodes)
-  for i = 1, #all, 2 do
-    local seen, first = string.match(all[i + 1], '^%d+ (%d+) (%d+)')
-    seen, first = tonumber(seen), tonumber(first)
-    if not seen or seen < now - FORGOTTEN then redis.call('HDEL', nodes, all[i])
-    elseif all[i] ~= node and seen >= now - ALIVE then f(first) end
-  end
+  forget(nodes, function(name, seen, first)
+    if name ~= node and seen >= now - ALIVE then f(first) end
+  end)
 end
