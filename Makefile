@@ -90,7 +90,7 @@ proof: ## What is measured on real Kafka and Redis, beside what it is compared w
 	DISPATCHER_TEST_REQUIRE_PROMETHEUS=1 $(DOCKER) -timeout=180m -run='$(MEASURES)' ./integration
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='ScriptHot|ManyValues' -benchtime=3000x ./throttle
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='FullWindow' -benchtime=3x ./throttle
-	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='Throughput' -benchtime=200000x ./integration
+	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -run='^$$' -bench='Throughput' -benchtime=2000000x ./integration
 	$(MAKE) mutants changes
 
 changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)

@@ -24,7 +24,7 @@ import (
 // limit and without calls, on real servers, beside a loop that only fetches the
 // same records. cpu-ns/job is this process's alone.
 //
-//	go test -run '^$' -bench Throughput -benchtime 200000x ./integration
+//	go test -run '^$' -bench Throughput -benchtime 2000000x ./integration
 func BenchmarkThroughputReal(b *testing.B) {
 	containers.Need(b)
 	brokers := []string{containers.Kafka(b).Addr}

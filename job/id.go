@@ -84,5 +84,9 @@ func ReadPlace(topic, partition, offset []byte) (of string, number int, at int64
 }
 
 func place(topic string, partition, offset int64) string {
-	return topic + "/" + strconv.FormatInt(partition, 10) + "/" + strconv.FormatInt(offset, 10)
+	var buf [128]byte // without another allocation, unless the topic's name is long
+	b := append(buf[:0], topic...)
+	b = strconv.AppendInt(append(b, '/'), partition, 10)
+	b = strconv.AppendInt(append(b, '/'), offset, 10)
+	return string(b)
 }

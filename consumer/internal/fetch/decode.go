@@ -14,10 +14,10 @@ import (
 // decode decodes a record into d, with the retry metadata where the topic is a retry topic.
 // It returns the bytes that the job takes in memory.
 func (m *batchMaker) decode(d *schedule.Delivery, rec job.Record, now time.Time) int {
-	j, err := job.Decode(rec, m.limits)
-	d.Job = j
+	var err error
+	d.Job, err = job.Decode(rec, m.limits)
 	src := m.p.Source()
-	about := schedule.Prepared{Size: batches.RecordBytes(&rec), Due: j.NotBefore}
+	about := schedule.Prepared{Size: batches.RecordBytes(&rec), Due: d.Job.NotBefore}
 	if src.Delay > 0 {
 		readRetry(&about, &d.Job, src.Delay, now)
 	}
