@@ -3,6 +3,8 @@ package rules
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/redisclient"
+	"dispatcher/internal/redisclient/redisfault"
 )
 
 // logged makes a watcher, and returns what it has logged.
@@ -140,4 +143,41 @@ func TestARuleIsMadeWithoutTheRightToPublish(t *testing.T) {
 		t.Errorf("got %+v, want rule 1", r)
 	}
 	s.mustEnd(t, "1")
+}
+
+// A Redis that stalls for longer than its client waits makes the rule all the same. The operator gets it as made, and there is one.
+func TestLawARuleWhoseAnswerIsLostIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		runs    bool
+		answers int64 // that are lost
+		unclear bool
+		rules   int
+	}{
+		"made, one answer lost":     {runs: true, answers: 1, rules: 1},
+		"made, no answer comes":     {runs: true, answers: 9, unclear: true, rules: 1},
+		"not made, one answer lost": {answers: 1, rules: 1},
+		"not made, no answer comes": {answers: 9, unclear: true},
+	} {
+		s, server := newStore(t)
+		rdb := redisclient.New(redisclient.Options{Addrs: []string{server.Addr()}})
+		t.Cleanup(func() { _ = rdb.Close() })
+		faults := &redisfault.Answers{Runs: c.runs, Of: func(cmd redis.Cmder) bool {
+			const revision = 5 // behind the command, the script, the number of keys and two keys
+			return len(cmd.Args()) > revision && fmt.Sprint(cmd.Args()[revision]) != "-1"
+		}}
+		rdb.AddHook(faults)
+		faults.Lose(c.answers)
+		made, revision, err := NewStore(rdb, "ns").Add(t.Context(), cancelSpring(), time.Hour)
+		if got := errors.Is(err, redisclient.ErrUnclear); got != c.unclear || err != nil && !got {
+			t.Errorf("%s: got %v, want that it is unclear: %v", name, err, c.unclear)
+		}
+		l, _, err := s.Read(t.Context())
+		if err != nil || len(l.Rules) != c.rules {
+			t.Errorf("%s: got %+v, %v, want %d rules", name, l, err, c.rules)
+		}
+		if !c.unclear && (made.ID != "1" || revision != l.Revision) {
+			t.Errorf("%s: got rule %+v of revision %d, want rule 1 of revision %d", name, made, revision, l.Revision)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,6 +80,13 @@ func encode(rules []Rule) ([]byte, error) {
 		}
 	}
 	return json.Marshal(all)
+}
+
+// sameRules tells whether two lists are written alike.
+func (l List) sameRules(other List) bool {
+	one, err := encode(l.Rules)
+	two, fault := encode(other.Rules)
+	return err == nil && fault == nil && bytes.Equal(one, two)
 }
 
 // readable are the rules that this version can read.

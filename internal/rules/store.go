@@ -15,6 +15,7 @@ import (
 
 	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
+	"dispatcher/internal/redisclient"
 	"dispatcher/internal/timetext"
 	"dispatcher/internal/wait"
 	"dispatcher/lua"
@@ -122,13 +123,31 @@ func (s *Store) change(ctx context.Context, by string, make func(List, time.Time
 		if err != nil {
 			return List{}, err
 		}
-		to.Revision = 0 // a new one
-		after, _, done, err := s.run(ctx, before.Revision, to, event, by)
+		after, done, err := s.replace(ctx, before.Revision, to, event, by)
 		if err != nil || done {
 			return after, err
 		}
 	}
 	return List{}, ErrBusy
+}
+
+// replace replaces the rules of a revision, and sends that again where Redis has not answered: it makes the change at most once,
+// since it expects the revision from before. What remains unknown is [redisclient.ErrUnclear].
+func (s *Store) replace(ctx context.Context, revision int64, to List, event, by string) (after List, done bool, err error) {
+	to.Revision = 0 // a new one
+	after, _, done, err = s.run(ctx, revision, to, event, by)
+	if !redisclient.AnswerLost(err) {
+		return after, done, err
+	}
+	lost := err
+	const more = 2
+	for range more {
+		after, _, done, err = s.run(ctx, revision, to, event, by)
+		if err == nil && (done || after.sameRules(to)) {
+			return after, true, nil
+		}
+	}
+	return List{}, false, fmt.Errorf("%w: %w", redisclient.ErrUnclear, lost)
 }
 
 // putBack replaces older rules, or none, by newer ones that Redis has lost, and is true where nobody else was faster.

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"dispatcher/internal/fault"
+	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
 )
@@ -119,7 +120,7 @@ func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 				return to, err
 			}
 		}
-		status, err := c.scripts.Configure(ctx, s, to)
+		status, err := c.configure(ctx, s, to)
 		if err != nil {
 			return limit.Settings{}, err
 		}
@@ -131,6 +132,26 @@ func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 		}
 	}
 	return limit.Settings{}, ErrBusy
+}
+
+// configure replaces the settings, and sends that again where Redis has not answered: it makes the change at most once, since it
+// expects those from before. What remains unknown is [redisclient.ErrUnclear].
+func (c *Control) configure(ctx context.Context, from, to limit.Settings) (script.ChangeStatus, error) {
+	status, err := c.scripts.Configure(ctx, from, to)
+	if !redisclient.AnswerLost(err) {
+		return status, err
+	}
+	lost := err
+	const more = 2
+	for range more {
+		if status, err = c.scripts.Configure(ctx, from, to); err == nil && status == script.ChangeDone {
+			return status, nil
+		}
+		if now, err := c.Get(ctx); err == nil && now.Pack() == to.Pack() {
+			return script.ChangeDone, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %w", redisclient.ErrUnclear, lost)
 }
 
 // Preview returns the settings as they would be after a change, and changes nothing. Its errors are those of Set; beside that
