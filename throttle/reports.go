@@ -74,6 +74,20 @@ func (r *reserver) slowDown(slow limit.Slowdown, now time.Time) {
 		r.giveUp()
 	case slow.Until < before.Until: // the block is over before its time: an operator released it
 		r.allLanes(func(l *lane) { l.refusedUntil = time.Time{} })
+	default:
+		r.waitLess(before.Share(r.known.Contract)/slow.Share(r.known.Contract), now)
 	}
 	r.noteSlowdown(slow)
+}
+
+// waitLess shortens the waits of refused lanes: Redis reckoned them at a lower pace. A lane whose wait is over too early gets a longer one.
+func (r *reserver) waitLess(times float64, now time.Time) {
+	if times >= 1 {
+		return
+	}
+	r.allLanes(func(l *lane) {
+		if left := l.refusedUntil.Sub(now); left > 0 {
+			l.refusedUntil = now.Add(time.Duration(float64(left) * times))
+		}
+	})
 }

@@ -344,6 +344,16 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 	if out.GivenUp() {
 		t.Error("a slowdown that blocks nothing gave slots up")
 	}
+	r.lanes[0].refusedUntil = now.Add(60 * time.Second)
+	r.slowDown(slowTo(c, 0.75, redisNow+1), now)
+	if got := r.lanes[0].refusedUntil.Sub(now).Round(time.Millisecond); got != 40*time.Second {
+		t.Errorf("got a wait of %v once the pace has risen by half, want 40s of 60s", got)
+	}
+	r.slowDown(slow, now)
+	if got := r.lanes[0].refusedUntil.Sub(now).Round(time.Millisecond); got != 40*time.Second {
+		t.Errorf("got a wait of %v once the pace has fallen, want the same", got)
+	}
+	r.lanes[0].refusedUntil = time.Time{}
 	l.enter(PhaseRunning, time.Time{}, nil, 0)
 	if got, want := l.State().Note(), "slowed to 150 of 300 in 1s: a test"; got != want {
 		t.Errorf("got %q, want %q", got, want)
