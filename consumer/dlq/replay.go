@@ -22,6 +22,17 @@ type ReplayOptions struct {
 	Dry   bool    // only count
 }
 
+// leastRate is the lowest rate of a replay, in jobs a second.
+const leastRate = 0.01
+
+// CheckRate returns the fault of a rate, which is 0 for no bound.
+func CheckRate(rate float64) error {
+	if rate == 0 || rate >= leastRate {
+		return nil
+	}
+	return fault.New("rate", rate, fmt.Sprintf("must be at least %g jobs a second; leave it out for no bound", leastRate))
+}
+
 // Replay writes the jobs of the letters that the filter picks to the source topics of the
 // letters' topics, and settles each letter when Kafka has its job. The job has the key, value
 // and headers of the first record and the headers about its origin, so it keeps its id. The
@@ -35,8 +46,8 @@ func (l *Client) Replay(ctx context.Context, f Filter, o ReplayOptions) (Tally, 
 	if o.To != "" && !topicname.Valid(o.To) {
 		return Tally{}, fault.New("to", clip.Text(o.To, deadletter.MaxCodeBytes), topicname.Rule)
 	}
-	if !(o.Rate == 0 || o.Rate >= 0.01) {
-		return Tally{}, fault.New("rate", o.Rate, "must be at least 0.01, or 0 for none")
+	if err := CheckRate(o.Rate); err != nil {
+		return Tally{}, err
 	}
 	c := &command{opts: &l.opts, filter: &f, settles: true, dry: o.Dry}
 	if o.Rate > 0 {

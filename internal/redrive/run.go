@@ -18,7 +18,6 @@ const (
 	MostRuns  = 50               // that are kept
 	LostAfter = 10 * time.Second // without a write; a write that far ahead is of a clock that was set back
 	mostError = 500              // bytes
-	leastRate = 0.01
 )
 
 // Kind is what a run does with letters.
@@ -59,7 +58,7 @@ func (r *Request) Validate() error {
 	l.OneOf("kind", string(r.Kind), string(Replay), string(Drop))
 	l.Refuse(r.Topic == "", "topic", r.Topic, "is needed")
 	l.Refuse(r.Kind == Drop && r.Rate != 0, "rate", r.Rate, "is for a replay: leave it out")
-	l.Refuse(!(r.Rate == 0 || r.Rate >= leastRate), "rate", r.Rate, "must be at least %g jobs a second; leave it out for no bound", leastRate)
+	l.Under("", dlq.CheckRate(r.Rate))
 	l.Refuse(len(r.IDs) > 0 && (len(r.Classes) > 0 || !r.Since.IsZero()), "ids", fault.Entries(len(r.IDs)), "name single letters: leave out class and since")
 	l.Under("", audit.CheckWhy(r.Why))
 	return l.Err()

@@ -274,7 +274,7 @@ func TestDLQSlips(t *testing.T) {
 		{[]string{"list", "--topic", "none"}, "topic none.dlq does not exist"},
 		{[]string{"list", "--topic", "a b"}, `topic: "a b.dlq"`},
 		{[]string{"replay", "jobs.dlq/0/1", "--reason", "x", "--limit", "1"}, "leave out --reason, --limit"},
-		{[]string{"replay", "--rate", "-1"}, "--rate -1"},
+		{[]string{"replay", "--rate", "-1"}, "--rate: -1: must be at least 0.01"},
 		{[]string{"replay"}, "dlq replay: name dead letters, give a filter, or give --all"},
 		{[]string{"replay", "--all", "--limit", "1"}, "dlq replay: --all excludes ids and filters"},
 		{[]string{"replay", "--reason", "permament"}, `--reason "permament" is no class of a dead letter; the classes are decode, unsupported, permanent, exhausted,`},

@@ -29,8 +29,8 @@ func newReplayCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 	cmd.Flags().BoolVar(&whole, "whole", false, "replay truncated dead letters from their original records, where these still exist")
 	cmd.Flags().Float64Var(&rate, "rate", 0, "`JOBS` a second at most; 0: no bound")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if rate != 0 && rate < 0.01 {
-			return fmt.Errorf("dlq replay: --rate %g: must be at least 0.01, or 0", rate)
+		if err := dlq.CheckRate(rate); err != nil {
+			return fmt.Errorf("dlq replay: --%w", err)
 		}
 		if err := cli.Filled(cmd.Flags(), "to"); err != nil {
 			return err
