@@ -24,6 +24,7 @@ import (
 	"dispatcher/internal/limits"
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
+	"dispatcher/throttle/limit"
 )
 
 const file = `
@@ -272,7 +273,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 	}{
 		{`{"cap":0}`, 422, []string{`"field":"cap"`, `"value":"0"`, `"remedy":"must be`}},
 		{`{"cap":"many","window":7}`, 422, []string{`"field":"cap"`, `"value":"many"`, `"field":"window"`}},
-		{`{"cap":5000}`, 422, []string{"max_step: from 396", `\"force\": true passes it`}},
+		{`{"cap":5000}`, 422, []string{"max_step: from 396", `\"force\": true passes it`, `"refused":"max_step: from 396`}},
 		{`{"cap":5000,"force":"yes"}`, 422, []string{`"field":"force"`, "must be true or false"}},
 		{`{"cpa":5}`, 422, []string{`"field":"cpa"`, "is no setting of a limit"}},
 		{`{"cap":{"of":5}}`, 422, []string{`"field":"cap"`, "must be a number, true or false, or text"}},
@@ -296,6 +297,7 @@ func TestBadChangesAreRefused(t *testing.T) {
 		}
 	}
 	s.must(s.ask(http.MethodPost, "limits/provider/pause", `{"cap":3}`), 422, `"field":"cap"`, "is unknown here")
+	s.must(s.ask(http.MethodPost, "limits/provider/release", `{"for":"1h"}`), 422, `"field":"for"`, "is unknown here")
 	s.must(s.ask(http.MethodPost, "limits/provider/undo", `{"to":"x"}`), 422, `"field":"to"`, "must be a whole number")
 	s.must(s.get("limits/provider"), 200, `"revision":1`)
 }
@@ -349,7 +351,13 @@ func TestLawAProblemAfterAChangeNamesItsRevision(t *testing.T) {
 	s := serve(t)
 	s.fails("HGETALL")
 	s.must(s.patch("provider", `{"cap":300}`, `If-Match: "1"`), 503, "revision 2 is set, but the limit could not be read after that: ", "away")
+	now := time.Now().UnixMicro()
+	slow := limit.Slowdown{Number: now, Since: now, Units: 20, Effective: 200, Window: 1_000_000, Slowed: now, Why: "a test"}
+	s.redis.HSet("dispatcher:{default}:limit:provider", "slowdown", slow.Pack())
 	s.must(s.ask(http.MethodPost, "limits/provider/release", ""), 503, "is released, but could not be read after that: ")
+	if again := s.must(s.ask(http.MethodPost, "limits/provider/release", ""), 503); strings.Contains(again.text, "is released") {
+		t.Errorf("got %s where there was nothing to release", again.text)
+	}
 }
 
 // Blocks by the provider, each an event, do not hide the changes from who asks for these alone.

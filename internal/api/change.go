@@ -25,7 +25,7 @@ func (a *api) patch(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch, err := b.change(r)
+	ch, err := b.change(r, anEndAndForce)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (a *api) pause(r *http.Request) (any, error)  { return a.setPaused(r, true)
 func (a *api) resume(r *http.Request) (any, error) { return a.setPaused(r, false) }
 
 func (a *api) setPaused(r *http.Request, paused bool) (any, error) {
-	ch, err := signed(r, nil)
+	ch, err := signed(r, nil, anEndAndForce)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (a *api) setPaused(r *http.Request, paused bool) (any, error) {
 // revision in force, which it must name as a patch does.
 func (a *api) undo(r *http.Request) (any, error) {
 	var to int64
-	ch, err := signed(r, map[string]any{"to": &to})
+	ch, err := signed(r, map[string]any{"to": &to}, anEndAndForce)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (a *api) undo(r *http.Request) (any, error) {
 // release ends what the provider's answers hold up; of a gate, the block of one value of its key.
 func (a *api) release(r *http.Request) (any, error) {
 	var key, hash string
-	ch, err := signed(r, map[string]any{"key": &key, "hash": &hash})
+	ch, err := signed(r, map[string]any{"key": &key, "hash": &hash}, nothingMore)
 	if err != nil {
 		return nil, err
 	}
@@ -83,12 +83,17 @@ func (a *api) release(r *http.Request) (any, error) {
 		return nil, err
 	}
 	name := r.PathValue("name")
-	if err := a.Release(r.Context(), name, of, ch.By, ch.Why); err != nil && !errors.Is(err, control.ErrNotSlowed) {
+	err = a.Release(r.Context(), name, of, ch.By, ch.Why)
+	released := err == nil
+	if !released && !errors.Is(err, control.ErrNotSlowed) {
 		return nil, err
 	}
 	d, err := a.Read(r.Context(), name, of)
+	if err != nil && released {
+		err = fmt.Errorf("limit %q is released, but could not be read after that: %w", name, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("limit %q is released, but could not be read after that: %w", name, err)
+		return nil, err
 	}
 	return d, nil
 }

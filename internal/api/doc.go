@@ -20,11 +20,13 @@
 //
 // # Who owns which goroutine
 //
-// It starts none; net/http runs a handler on the goroutine of its connection.
+// Net/http runs a handler on the goroutine of its connection. Pages that are open share a reading of the fleet's state, which runs
+// on a goroutine of its own and ends within five seconds.
 //
 // # Failure
 //
-// Redis has five seconds to answer; then the answer is 503. At most [maxRequests] requests are served at once, and a body has
+// Redis has five seconds for all that a request asks it, and for one answer as long as the client that the owner gives waits; then
+// the answer is 503. A change that Redis may have made then says so. At most [maxRequests] requests are served at once, and a body has
 // at most [maxBody] bytes. No answer holds a value of a limit's key, only its hash.
 // No answer holds a dead letter's key or payload, nor the provider's answer to it. A list of dead letters reads Kafka for four seconds
 // at most, and two such lists are made at once.

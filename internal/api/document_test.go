@@ -17,6 +17,7 @@ import (
 
 	"dispatcher/consumer/deadletter"
 	"dispatcher/internal/api"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/auth"
 	"dispatcher/internal/figures"
 	"dispatcher/internal/loglevel"
@@ -257,8 +258,11 @@ func TestTheDocumentHasTheServersBounds(t *testing.T) {
 		"#/paths/~1calls/get/parameters/0/schema maximum":            figures.MostSeconds,
 		"#/paths/~1why/get/parameters/0/schema maxLength":            api.MaxJob,
 		"#/paths/~1limits~1{name}/get/parameters/0/schema maxLength": api.MaxKey,
-		"#/components/schemas/Change/properties/by maxLength":        api.MaxBy,
-		"#/components/schemas/LimitChange/properties/by maxLength":   api.MaxBy,
+		"#/components/schemas/Change/properties/by maxLength":        audit.MostBy,
+		"#/components/schemas/LimitChange/properties/by maxLength":   audit.MostBy,
+		"#/components/schemas/Signature/properties/by maxLength":     audit.MostBy,
+		"#/components/schemas/Signature/properties/why maxLength":    audit.MostWhy,
+		"#/components/schemas/NewRedrive/properties/by maxLength":    audit.MostBy,
 	} {
 		at, name, _ := strings.Cut(pointer, " ")
 		var got any

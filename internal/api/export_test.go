@@ -16,7 +16,6 @@ const (
 	MostLines = mostLines
 	MaxJob    = why.MostAsked
 	MaxKey    = expression.MaxKeyBytes
-	MaxBy     = maxBy
 )
 
 // Document is the OpenAPI document as it is served.

@@ -40,7 +40,7 @@ func (a *api) showLevel(*http.Request) (any, error) {
 // setLevel changes the level of this node alone.
 func (a *api) setLevel(r *http.Request) (any, error) {
 	var name string
-	ch, err := signed(r, map[string]any{"level": &name})
+	ch, err := signed(r, map[string]any{"level": &name}, anEnd)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"dispatcher/internal/limits"
@@ -28,7 +27,8 @@ func problemOf(err error) problem.Error {
 		return p
 	}
 	if refused, ok := errors.AsType[*limit.GuardrailError](err); ok {
-		p.Status, p.Detail = http.StatusUnprocessableEntity, fmt.Sprintf(`%s: %s; nothing was changed: "force": true passes it`, refused.Guardrail, refused.Why)
+		p.Status, p.Refused = http.StatusUnprocessableEntity, refused.Guardrail+": "+refused.Why
+		p.Detail = p.Refused + `; nothing was changed: "force": true passes it`
 		return p
 	}
 	switch {

@@ -41,16 +41,13 @@ func (a *api) settle(kind redrive.Kind) func(*http.Request) (any, error) {
 		var ids, classes []string
 		var all bool
 		req := redrive.Request{Kind: kind}
-		ch, err := signed(r, map[string]any{"topic": &topic, "ids": &ids, "class": &classes, "since": &since, "all": &all, "rate": &req.Rate})
+		ch, err := signed(r, map[string]any{"topic": &topic, "ids": &ids, "class": &classes, "since": &since, "all": &all, "rate": &req.Rate}, nothingMore)
 		if err != nil {
 			return nil, err
 		}
 		req.By, req.Why = ch.By, ch.Why
 		if err := a.pick(&req, topic, ids, classes, since, all); err != nil {
 			return nil, err
-		}
-		if ch.For != 0 {
-			return nil, fault.New("for", ch.For, "is unknown here; leave it out")
 		}
 		run, err := a.redrives.Start(r.Context(), req)
 		return started{run}, err
@@ -93,12 +90,9 @@ func (a *api) redrive(r *http.Request) (any, error) {
 }
 
 func (a *api) stopRedrive(r *http.Request) (any, error) {
-	ch, err := signed(r, nil)
+	ch, err := signed(r, nil, nothingMore)
 	if err != nil {
 		return nil, err
-	}
-	if ch.For != 0 {
-		return nil, fault.New("for", ch.For, "is unknown here; leave it out")
 	}
 	return a.redrives.Stop(r.Context(), r.PathValue("id"), ch.By, ch.Why)
 }

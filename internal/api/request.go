@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"dispatcher/internal/audit"
 	"dispatcher/internal/auth"
@@ -105,10 +105,17 @@ func shown(raw json.RawMessage) string {
 	return clip.Shown(string(raw), most)
 }
 
-const maxBy = 100 // characters of who makes a change
+// takes says what a request may state of a change, beside who asks for it and why.
+type takes int
 
-// change takes what all changes may state: for how long, who and why.
-func (b body) change(r *http.Request) (ch control.Change, err error) {
+const (
+	nothingMore   takes = iota
+	anEnd               // for
+	anEndAndForce       // for, force
+)
+
+// change takes what the request may state of a change.
+func (b body) change(r *http.Request, more takes) (ch control.Change, err error) {
 	if _, err := waits(r); err != nil {
 		return ch, err
 	}
@@ -118,16 +125,14 @@ func (b body) change(r *http.Request) (ch control.Change, err error) {
 			return ch, fault.New("by", shown(own), "leave it out: the token names you")
 		}
 	}
-	if err := errors.Join(b.take("for", &lasts), b.take("by", &by), b.take("why", &ch.Why), b.take("force", &ch.Force)); err != nil {
-		return ch, err
+	err = errors.Join(b.take("by", &by), b.take("why", &ch.Why))
+	if more >= anEnd {
+		err = errors.Join(err, b.take("for", &lasts))
 	}
-	if err := audit.CheckWhy(ch.Why); err != nil {
-		return ch, err
+	if more >= anEndAndForce {
+		err = errors.Join(err, b.take("force", &ch.Force))
 	}
-	if utf8.RuneCountInString(by) > maxBy {
-		return ch, fault.New("by", shown(json.RawMessage(by)), "must have at most "+strconv.Itoa(maxBy)+" characters")
-	}
-	if err := fault.Plain("by", by); err != nil {
+	if err = cmp.Or(err, audit.CheckWhy(ch.Why), audit.CheckBy(by)); err != nil {
 		return ch, err
 	}
 	ch.By = author(r, by)
@@ -140,8 +145,8 @@ func (b body) change(r *http.Request) (ch control.Change, err error) {
 	return ch, nil
 }
 
-// signed is a change whose body states, beside these members of its own, only what all changes may.
-func signed(r *http.Request, own map[string]any) (ch control.Change, err error) {
+// signed is a change whose body states, beside these members of its own, only what the request may.
+func signed(r *http.Request, own map[string]any, more takes) (ch control.Change, err error) {
 	b, err := readBody(r)
 	if err != nil {
 		return ch, err
@@ -152,7 +157,7 @@ func signed(r *http.Request, own map[string]any) (ch control.Change, err error) 
 	if err != nil {
 		return ch, err
 	}
-	if ch, err = b.change(r); err != nil {
+	if ch, err = b.change(r, more); err != nil {
 		return ch, err
 	}
 	return ch, b.end()

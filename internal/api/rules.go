@@ -16,7 +16,7 @@ func (a *api) rules(r *http.Request) (any, error) { return a.fleet.Rules(r.Conte
 // addRule cancels or holds jobs.
 func (a *api) addRule(r *http.Request) (any, error) {
 	var kind, when, until string
-	ch, err := signed(r, map[string]any{"kind": &kind, "when": &when, "until": &until})
+	ch, err := signed(r, map[string]any{"kind": &kind, "when": &when, "until": &until}, anEnd)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (a *api) addRule(r *http.Request) (any, error) {
 
 // endRule ends a rule before its time.
 func (a *api) endRule(r *http.Request) (any, error) {
-	ch, err := signed(r, nil)
+	ch, err := signed(r, nil, nothingMore)
 	if err != nil {
 		return nil, err
 	}

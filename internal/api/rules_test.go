@@ -43,11 +43,12 @@ func TestRulesAreMadeAndEndedOverHTTP(t *testing.T) {
 		t.Errorf("got %d %s, want the node named that does not answer", preview.status, preview.text)
 	}
 	for body, want := range map[string]string{
-		`{"kind": "stop", "when": "true", "for": "1h"}`:         `"field":"kind"`,
-		`{"kind": "hold", "when": "job.colour", "for": "1h"}`:   `"field":"when"`,
-		`{"kind": "hold", "when": "true"}`:                      `"field":"until"`,
-		`{"kind": "hold", "when": "true", "until": "tomorrow"}`: `"field":"until"`,
-		`{"kind": "hold", "when": 7, "for": "1h"}`:              `"remedy":"must be text"`,
+		`{"kind": "stop", "when": "true", "for": "1h"}`:                `"field":"kind"`,
+		`{"kind": "hold", "when": "job.colour", "for": "1h"}`:          `"field":"when"`,
+		`{"kind": "hold", "when": "true"}`:                             `"field":"until"`,
+		`{"kind": "hold", "when": "true", "until": "tomorrow"}`:        `"field":"until"`,
+		`{"kind": "hold", "when": 7, "for": "1h"}`:                     `"remedy":"must be text"`,
+		`{"kind": "hold", "when": "true", "for": "1h", "force": true}`: `"field":"force"`,
 	} {
 		if got := s.ask(http.MethodPost, "rules", body); got.status != http.StatusUnprocessableEntity || !strings.Contains(got.text, want) {
 			t.Errorf("%s: got %d %s, want %s", body, got.status, got.text, want)
@@ -61,6 +62,7 @@ func TestARuleIsMadeBeforeAnyNodeWorks(t *testing.T) {
 	s := serveNone(t, auth.Options{Loopback: true}, api.Options{})
 	s.must(s.ask(http.MethodPost, "rules", `{"kind": "hold", "when": "true", "for": "1h"}`), 200, `"id":"1"`)
 	s.must(s.get("rules"), 200, `"id":"1"`)
+	s.must(s.ask(http.MethodDelete, "rules/1", `{"for":"1h"}`), 422, `"field":"for"`, "is unknown here") // it would not come back
 	s.must(s.ask(http.MethodDelete, "rules/1", ""), 200)
 }
 

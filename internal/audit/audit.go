@@ -55,6 +55,17 @@ func CheckWhy(why string) error {
 	return fault.Plain("why", why)
 }
 
+// MostBy is how many characters the name of who makes a change has at most.
+const MostBy = 100
+
+// CheckBy returns the fault of a name of who makes a change that is too long, or that has control characters.
+func CheckBy(by string) error {
+	if n := utf8.RuneCountInString(by); n > MostBy {
+		return fault.New("by", n, "must have at most "+strconv.Itoa(MostBy)+" characters")
+	}
+	return fault.Plain("by", by)
+}
+
 // Because is a reason at the end of an event; empty: there is none.
 func Because(why string) string {
 	if why == "" {

@@ -16,6 +16,7 @@ type Error struct {
 	Detail   string  `json:"detail"`
 	Faults   []Fault `json:"faults,omitempty"`
 	Revision int64   `json:"revision,omitempty"` // in force, where the request was meant for another one
+	Refused  string  `json:"refused,omitempty"`  // why a guardrail refuses a change, which "force": true passes
 }
 
 // Fault is one value that can't be honoured.

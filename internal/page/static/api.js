@@ -16,6 +16,7 @@ export class Problem extends Error {
     this.status = status;
     this.faults = body.faults ?? [];
     this.revision = body.revision;
+    this.refused = body.refused ?? ''; // by a guardrail, and why
   }
 }
 
@@ -25,11 +26,11 @@ function headers(more) {
   return all;
 }
 
-async function problemOf(response) {
+// problemOf reads an answer that is an error. used is the token that was sent: another one may be set by now.
+async function problemOf(response, used) {
   let body = {};
   try { body = await response.json(); } catch { /* no problem document */ }
-  if (response.status === 401) signIn(token() !== null);
-  if (response.status === 403) body.detail = `Your token's role may only look${body.detail ? `: ${body.detail}` : '.'}`;
+  if (response.status === 401 && used === token()) signIn(used !== null);
   return new Problem(response.status, body);
 }
 
@@ -37,15 +38,21 @@ export async function ask(method, path, { body, revision, signal } = {}) {
   const all = headers();
   if (body !== undefined) all.set('Content-Type', 'application/json');
   if (revision !== undefined) all.set('If-Match', `"${revision}"`);
+  const used = token();
   let response;
   try {
     response = await fetch(`/api/v1/${path}`, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store', signal });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Problem(0, { detail: 'This node does not answer.' });
+    throw new Problem(0, { detail: `This node does not answer.${method === 'GET' ? '' : ' The change may have been made: look before you try again.'}` });
   }
-  if (!response.ok) throw await problemOf(response);
-  return response.json();
+  if (!response.ok) throw await problemOf(response, used);
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === 'AbortError') throw error;
+    throw new Problem(0, { detail: `This node's answer broke off.${method === 'GET' ? '' : ' The change may have been made: look before you try again.'}` });
+  }
 }
 
 export const get = (path, options) => ask('GET', path, options);
@@ -68,8 +75,9 @@ export function follow(on) {
     const heard = () => { clearTimeout(watch); watch = setTimeout(() => abort.abort(), silence); };
     try {
       heard();
+      const used = token();
       const response = await fetch('/api/v1/events', { headers: headers({ Accept: 'text/event-stream' }), cache: 'no-store', signal: abort.signal });
-      if (!response.ok) throw await problemOf(response);
+      if (!response.ok) throw await problemOf(response, used);
       await read(response.body, (name, data) => { heard(); wait = firstWait; on.event(name, JSON.parse(data)); });
     } finally {
       clearTimeout(watch);

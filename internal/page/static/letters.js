@@ -8,6 +8,7 @@ import { state } from './state.js';
 import { clock, counted, number, stamp, today } from './text.js';
 
 const every = 2000; // ms between two readings of the runs, while one goes on
+const idleEvery = 30_000; // while none does: a command or another page may start one
 const mostRuns = 5; // that are shown, beside those that go on
 const fields = ['letters-topic', 'settle-rate', 'settle-why', 'by'];
 const names = { topic: 'letters-topic', rate: 'settle-rate', why: 'settle-why' };
@@ -23,7 +24,8 @@ let settling = false; // the dialog is open, or a run is being started
 
 let runs = []; // redrives
 let read = -Infinity; // when they were asked for, by performance.now()
-let known = false; // the runs were read, or this node has none
+let known = false; // the runs were read
+let none = false; // this node can't replay or drop
 let reading = false;
 let shown = ''; // what their table has
 let day = today(); // that the times of the tables are written for
@@ -37,7 +39,7 @@ export function letters() {
   topics();
   if (day !== today()) newDay();
   const goes = runs.some((r) => r.state === 'running');
-  if (document.hidden || reading || (known && !goes) || performance.now() - read < every) return;
+  if (document.hidden || reading || none || performance.now() - read < (known && !goes ? idleEvery : every)) return;
   load();
 }
 
@@ -72,8 +74,8 @@ async function load() {
     say('runs-fault', '');
     rows(found);
   } catch (error) {
-    known = error.status === 404; // this node has none
-    if (known) return;
+    none = error.status === 404;
+    if (none) return;
     showProblem(error, [], 'runs-fault');
   } finally {
     read = performance.now();

@@ -84,6 +84,7 @@ function lost(problem) {
 const again = follow({ event, lost });
 
 onSignIn((had) => {
+  if (signedOut) return; // another request was answered first, and somebody may type by now
   signedOut = true;
   show('page', false);
   show('sign-in', true);

@@ -2,8 +2,8 @@
 
 import { $, confirmed, focusOn, say, show } from './dom.js';
 import { change, inForce, showProblem } from './change.js';
-import { adopt, following, leftOf, state } from './state.js';
-import { clock, countdown, number } from './text.js';
+import { adopt, following, leftOf, state, unitOf } from './state.js';
+import { clock, countdown, lasting, number } from './text.js';
 
 let changed = () => {};
 export function onChanged(f) { changed = f; }
@@ -53,7 +53,7 @@ $('resume-form').addEventListener('submit', (e) => make(e, '/resume', {}, 'Resum
 $('slow-release').addEventListener('click', async () => {
   const { limit } = state;
   if (!await confirmed('End what the provider asked for?', [
-    `The fleet goes back to ${number(limit.cap)} calls at once, as configured. If the provider refuses again, the fleet slows down again.`,
+    `The cap of ${number(limit.cap)} ${unitOf(limit)} in any ${lasting(limit.window_s)} is in force at once. If the provider refuses again, the fleet slows down again.`,
   ], 'End it')) return;
   say('slow-fault', '');
   try {

@@ -223,11 +223,9 @@ function lost(before, now) {
   changed();
 }
 
-const passes = /; nothing was changed: "force": true passes it$/;
-
 function refused(error) {
-  if (error instanceof Problem && error.status === 422 && passes.test(error.message)) {
-    refuse(error.message.replace(passes, ''));
+  if (error instanceof Problem && error.refused) {
+    refuse(error.refused);
     show('preview', true);
     setFault('force', 'Check this to change the cap all the same, or enter another cap.');
     focusOn($('force'));

@@ -6,16 +6,16 @@ import { setFault, showProblem } from './change.js';
 import { inZone, number } from './text.js';
 
 function sentenceOf(j) {
-  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node ?? 'the same node'} waits for ${j.waits_for_text || j.waits_for}: ${inZone(j.why)}`;
+  let text = `Job ${j.id} at ${j.topic}/${j.partition}/${j.offset} on ${j.node} waits for ${j.waits_for_text || j.waits_for}: ${inZone(j.why)}`;
   if (j.ahead > 0 && !text.includes('before it')) text += `; ${number(j.ahead)} ${j.ahead === 1 ? 'job goes' : 'jobs go'} before it on its node`;
   if (j.until && !text.includes('until')) text += `; at the latest until ${inZone(j.until)}`;
   return `${text}.`.replace('..', '.');
 }
 
 function answer(report, job) {
-  const lines = (report.jobs ?? []).flatMap((j) => [node('p', sentenceOf(j)), ...(j.behind ? [node('p', `It waits behind: ${sentenceOf({ ...j.behind, node: j.node })}`)] : [])]);
+  const lines = (report.jobs ?? []).map((j) => node('p', sentenceOf(j))); // one that waits for another says what that waits for
   if (lines.length === 0 && report.progress) lines.push(node('p', `${job} ${report.progress.text} (${report.progress.node} works its partition).`));
-  if (lines.length === 0) lines.push(node('p', `No node holds a job ${job}: it is settled, or its record was not fetched yet. Its topic/partition/offset would say which.`));
+  if (lines.length === 0) lines.push(node('p', `${report.silent.length ? 'No node that answered' : 'No node'} holds a job ${job}: it is settled, or its record was not fetched yet${report.silent.length ? ', or a node that did not answer holds it' : ''}. Its topic/partition/offset would say which.`));
   if (report.silent.length) lines.push(node('p', `These nodes did not answer: ${report.silent.join(', ')}.`));
   return lines;
 }

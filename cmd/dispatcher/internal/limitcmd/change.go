@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/limits"
 	"dispatcher/throttle/control"
@@ -57,8 +58,11 @@ func (h *how) validate(f *pflag.FlagSet) error {
 	if f.Changed("for") && h.change.For == 0 {
 		return &fault.Error{Field: "for", Value: h.change.For, Remedy: "must be above 0; leave it out to keep the change"}
 	}
-	if f.Changed("by") && (h.change.By == "" || len(h.change.By) > maxBy) {
-		return &fault.Error{Field: "by", Value: h.change.By, Remedy: fmt.Sprintf("must have 1 to %d bytes", maxBy)}
+	if f.Changed("by") && h.change.By == "" {
+		return &fault.Error{Field: "by", Value: h.change.By, Remedy: "must not be empty; leave it out to be named as user@host"}
+	}
+	if err := audit.CheckBy(h.change.By); err != nil {
+		return err
 	}
 	if h.missing && !h.wait {
 		return &fault.Error{Field: "allow_missing", Value: h.missing, Remedy: "goes with --wait"}
@@ -68,8 +72,6 @@ func (h *how) validate(f *pflag.FlagSet) error {
 	}
 	return nil
 }
-
-const maxBy = 200 // bytes
 
 // changeFunc makes a change and returns what is in force after it.
 type changeFunc func(*control.Control, context.Context, control.Change) (limit.Settings, error)

@@ -192,7 +192,20 @@ func TestLawAnErrorAfterAChangeNamesItsRevision(t *testing.T) {
 	})
 	run("pause", "provider").MustFail(t, `revision 2 is set, but the limit could not be shown: read the nodes of limit "provider": ERR away`)
 	run("resume", "provider", "--wait").MustFail(t, `revision 3 is set, but which nodes know it could not be read: read the nodes of limit "provider": `)
+	redis.HSet("dispatcher:{default}:limit:provider", "slowdown", slowdown().Pack())
 	run("release", "provider").MustFail(t, `limit "provider" is released, but could not be shown: read the nodes`)
+	if o := run("release", "provider"); o.Err == nil || strings.Contains(o.Err.Error(), "is released") {
+		t.Errorf("got %v where there was nothing to release", o.Err)
+	}
+}
+
+// slowdown is one from now on, with a block.
+func slowdown() limit.Slowdown {
+	now := time.Now()
+	return limit.Slowdown{
+		Number: now.UnixMicro(), Since: now.UnixMicro(), Units: 20, Effective: 200, Window: 1_000_000, Slowed: now.UnixMicro(),
+		Until: now.Add(time.Minute).UnixMicro(), Why: "the provider refused 50% of 300 units",
+	}
 }
 
 func limitOn(t *testing.T, redisAddr string) func(args ...string) clitest.Outcome {
@@ -415,11 +428,7 @@ func TestASlowdownIsShownAndReleased(t *testing.T) {
 	}
 	rdb := redisclient.New(redisclient.Options{Addrs: []string{addr}})
 	defer func() { _ = rdb.Close() }()
-	now := time.Now()
-	slow := limit.Slowdown{
-		Number: now.UnixMicro(), Since: now.UnixMicro(), Units: 20, Effective: 200, Window: 1_000_000, Slowed: now.UnixMicro(),
-		Until: now.Add(time.Minute).UnixMicro(), Why: "the provider refused 50% of 300 units",
-	}
+	slow := slowdown()
 	if err := rdb.HSet(t.Context(), "dispatcher:{default}:limit:provider", "slowdown", slow.Pack()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +437,7 @@ func TestASlowdownIsShownAndReleased(t *testing.T) {
 	if s := state.Slowdown; s == nil || s.EffectiveCap != 200 || s.Granted != 20 || s.BlockedUntil == "" || s.Why != slow.Why {
 		t.Errorf("got %+v", s)
 	}
-	run("release", "provider", "--by", "").MustFail(t, "by: \"\": must have 1 to 200 bytes")
+	run("release", "provider", "--by", "").MustFail(t, "by: \"\": must not be empty")
 	run("release", "provider", "--why", "they raised our quota", "--by", "ann").MustPrint(t, "at most 400 in any 1s")
 	run("history", "provider").MustPrint(t, "released by hand: they raised our quota", "ann")
 	o := run("history", "provider", "--json")

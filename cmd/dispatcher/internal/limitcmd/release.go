@@ -34,7 +34,9 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			return flagged(err)
 		}
 		return connected(s, cmd, args[0], of, func(ctx context.Context, conn limitConn) error {
-			switch err := conn.Release(ctx, conn.name, of, h.change.By, h.change.Why); {
+			err := conn.Release(ctx, conn.name, of, h.change.By, h.change.Why)
+			released := err == nil
+			switch {
 			case errors.Is(err, control.ErrNotSlowed):
 				cmd.PrintErrln(err)
 			case errors.Is(err, limits.ErrWhichValue):
@@ -46,10 +48,10 @@ func newReleaseCommand(s *cli.Settings, asJSON *bool) *cobra.Command {
 			if err == nil {
 				err = conn.show(ctx, cmd.OutOrStdout(), now, *asJSON, false, nil)
 			}
-			if err != nil {
+			if err != nil && released {
 				return fmt.Errorf("limit %q is released, but could not be shown: %w", conn.name, err)
 			}
-			return nil
+			return err
 		})
 	}
 	return cmd
