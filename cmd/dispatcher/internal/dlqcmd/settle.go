@@ -56,7 +56,7 @@ func (x *settling) run(cmd *cobra.Command, s *cli.Settings, ids []string, asJSON
 	tally, err := do(cmd.Context(), client, f)
 	_ = bar.Clear()
 	if errors.Is(err, errDeclined) {
-		return cli.PrintLine(cmd.ErrOrStderr(), "nothing was changed")
+		return err
 	}
 	if err == nil && tally.Left() > 0 {
 		err = fmt.Errorf("%d dead letters are left", tally.Left())
@@ -90,7 +90,7 @@ func (x *settling) asks(cmd *cobra.Command, ids []string) bool {
 }
 
 // errDeclined says that the operator did not confirm.
-var errDeclined = errors.New("not confirmed")
+var errDeclined = errors.New("not confirmed: nothing was changed")
 
 // confirmed returns do with a trial and a question before it. If the trial finds nothing to
 // settle, it is the outcome: nobody was asked about letters that arrive after it.

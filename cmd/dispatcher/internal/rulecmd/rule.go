@@ -1,6 +1,7 @@
 package rulecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"dispatcher/cmd/dispatcher/internal/cli"
+	"dispatcher/internal/audit"
 	"dispatcher/internal/fault"
 	"dispatcher/internal/overview"
 	"dispatcher/internal/rules"
@@ -103,23 +105,29 @@ func preview(ctx context.Context, r overview.Reader, w io.Writer, f flags) error
 	if err != nil {
 		return err
 	}
-	if f.asJSON {
-		return cli.PrintJSON(w, m)
+	return printCount(w, m, f.asJSON)
+}
+
+// printCount fails where a node did not answer: a script would take the count for all.
+func printCount(w io.Writer, m why.Count, asJSON bool) error {
+	var silent error
+	if len(m.Silent) > 0 {
+		silent = fmt.Errorf("%d of %d nodes did not answer, so more jobs may match: %s", len(m.Silent), m.Nodes, strings.Join(m.Silent, ", "))
 	}
-	text := fmt.Sprintf("%d of the %d jobs that %d nodes have fetched match; those still in Kafka are looked at as they are fetched", m.Jobs, m.Held, m.Nodes)
+	if asJSON {
+		return errors.Join(cli.PrintJSON(w, m), silent)
+	}
+	text := fmt.Sprintf("%d of the %d jobs that %d nodes have fetched match; those still in Kafka are looked at as they are fetched", m.Jobs, m.Held, m.Nodes-len(m.Silent))
 	if m.Failed > 0 {
 		text += fmt.Sprintf("; the expression fails on %d jobs, which count as not matching", m.Failed)
 	}
-	if len(m.Silent) > 0 {
-		text += "; did not answer: " + strings.Join(m.Silent, ", ")
-	}
-	return cli.PrintLine(w, text)
+	return errors.Join(cli.PrintLine(w, text), silent)
 }
 
 func add(ctx context.Context, cmd *cobra.Command, r overview.Reader, kind rules.Kind, f flags) error {
-	rule := rules.Rule{Kind: kind, When: f.when, Why: f.why, By: f.by}
-	if rule.By == "" {
-		rule.By = cli.Operator()
+	rule := rules.Rule{Kind: kind, When: f.when, Why: f.why, By: cmp.Or(f.by, cli.Operator())}
+	if err := audit.CheckBy(f.by); err != nil {
+		return err
 	}
 	switch {
 	case (f.until == "") == (f.lasts == 0):
@@ -205,10 +213,10 @@ func newEnd(s *cli.Settings, asJSON *bool) *cobra.Command {
 	cmd.Flags().StringVar(&by, "by", "", "`author`, for the history (default: user@host)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return connected(s, cmd, func(ctx context.Context, r overview.Reader) error {
-			if by == "" {
-				by = cli.Operator()
+			if err := audit.CheckBy(by); err != nil {
+				return err
 			}
-			ended, revision, err := r.RuleStore().End(ctx, args[0], by, reason)
+			ended, revision, err := r.RuleStore().End(ctx, args[0], cmp.Or(by, cli.Operator()), reason)
 			if err != nil {
 				return err
 			}

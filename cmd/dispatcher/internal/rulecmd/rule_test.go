@@ -15,6 +15,7 @@ import (
 	"dispatcher/cmd/dispatcher/internal/clitest"
 	"dispatcher/internal/background"
 	"dispatcher/internal/embedded"
+	"dispatcher/internal/why"
 )
 
 // scene is a fleet of two nodes on embedded parts.
@@ -127,5 +128,24 @@ func TestLawARuleThatNoNodeKnowsIsAnError(t *testing.T) {
 	unread.MustFail(t, "the change is made, but which nodes know it could not be read: ")
 	if !strings.HasPrefix(unread.Out, "rule 3: cancel") {
 		t.Errorf("got %s", unread.Out)
+	}
+}
+
+// A script would take a count that lacks a node for the count of the fleet.
+func TestAPreviewFailsWhereANodeIsSilent(t *testing.T) {
+	t.Parallel()
+	for _, asJSON := range []bool{false, true} {
+		var out strings.Builder
+		m := why.Count{Nodes: 2, Matching: why.Matching{Jobs: 3, Held: 7}}
+		if err := printCount(&out, m, asJSON); err != nil {
+			t.Errorf("got %v where both nodes answered, want none", err)
+		}
+		m.Silent = []string{"node-2"}
+		if err := printCount(&out, m, asJSON); err == nil || !strings.Contains(err.Error(), "1 of 2 nodes did not answer, so more jobs may match: node-2") {
+			t.Errorf("got %v, want the silent node named", err)
+		}
+		if want := "3 of the 7 jobs that 1 nodes have fetched match"; !asJSON && !strings.Contains(out.String(), want) {
+			t.Errorf("got %s, want %q", out.String(), want)
+		}
 	}
 }
