@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"dispatcher/internal/clip"
 )
 
 // warnEvery is the shortest time between two warnings.
@@ -74,7 +76,8 @@ func (e *exporter) note(err error) {
 	e.mu.Unlock()
 	switch {
 	case fails:
-		e.log.Warn("spans can't be sent, and are dropped", "error", err)
+		const most = 500 // bytes; the receiver's own words may be in it
+		e.log.Warn("spans can't be sent, and are dropped", "error", clip.Shown(err.Error(), most))
 	case again:
 		e.log.Info("spans are sent again")
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,7 @@ func TestLawTheLogSaysEachOutage(t *testing.T) {
 			time.Sleep(time.Until(begin.Add(at)))
 			r.err = nil
 			if at != 10*time.Second {
-				r.err = errors.New("refused")
+				r.err = errors.New("refused: " + strings.Repeat("x", 1<<20)) // the receiver may answer so much
 			}
 			if err := e.ExportSpans(t.Context(), nil); err != nil {
 				t.Fatal(err)
@@ -41,6 +42,9 @@ func TestLawTheLogSaysEachOutage(t *testing.T) {
 		got := regexp.MustCompile(`spans (can't be sent|are sent again)`).FindAllString(log.String(), -1)
 		if want := []string{"spans can't be sent", "spans are sent again", "spans can't be sent"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q:\n%s", got, want, &log)
+		}
+		if n := log.Len(); n > 4<<10 {
+			t.Errorf("got a log of %d bytes, want few: the receiver's words are cut", n)
 		}
 	})
 }
