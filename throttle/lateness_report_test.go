@@ -228,7 +228,7 @@ func TestSettingsThatNoNodeCouldReadAreNotWritten(t *testing.T) {
 	w := newLatenessTest(t, autoContract(time.Second))
 	before := w.settings()
 	to := before.WithLateness(20*time.Millisecond, "", w.now)
-	to.Exceptions = limit.Exceptions(strings.Repeat("x", 32<<10))
+	to.Exceptions = limit.Exceptions(strings.Repeat("x", 1<<20))
 	if _, err := w.scripts.Configure(t.Context(), before, to); err == nil || !strings.Contains(err.Error(), "bytes are more than") {
 		t.Errorf("got error %v, want one that names the size", err)
 	}

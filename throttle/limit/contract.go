@@ -11,7 +11,7 @@ import (
 )
 
 // Contract is the operator's statement: at most Cap units in any Window. The
-// other fields say how the fleet keeps it. Rate, spacing and guard time follow from it.
+// other fields say how the fleet keeps it. Rate, spacing and guard time follow from it. Each limit has one.
 //
 // The tags are the keys of the configuration and of the settings in Redis. All
 // durations have a resolution of one microsecond.

@@ -11,8 +11,8 @@ import (
 	"dispatcher/throttle/limit/quota"
 )
 
-// Terms are the settings that operators change: the contract, the algorithm that keeps it, and
-// whether it is paused.
+// Terms are the settings of a limit but its guardrails: the contract, the algorithm that keeps it, whether it is paused, and what only
+// the first limit (Weights) or only a gate has.
 type Terms struct {
 	Contract    `yaml:",inline"`
 	Algorithm   string           `yaml:"algorithm" json:"algorithm"` // name of one of [Algorithms]
