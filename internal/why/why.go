@@ -51,7 +51,7 @@ type Job struct {
 	Partition int        `json:"partition"`
 	Offset    int64      `json:"offset"`
 	Lane      string     `json:"lane"`
-	WaitsFor  string     `json:"waits_for"`       // one of consumer.WaitsFor, or what holds up all that are ready
+	WaitsFor  string     `json:"waits_for"`       // one of consumer.WaitsFor but turn; for that, what holds up all that are ready
 	Text      string     `json:"waits_for_text"`  // WaitsFor in words, such as "a slot"
 	Why       string     `json:"why"`             // the cause and its time, in words
 	Until     *time.Time `json:"until,omitempty"` // when the wait ends, as far as is known; absent: not known

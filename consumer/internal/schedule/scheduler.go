@@ -51,7 +51,7 @@ type Scheduler struct {
 	ready   chan struct{}   // a job became ready; room for one, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
 
-	mu       sync.Mutex  // released by unlock alone, which logs the steps
+	mu       sync.Mutex  // unlock releases it, and logs the steps; who notes none may unlock it itself
 	steps    steps.Later // to be logged once the lock is free
 	timers   timers.Queue[timer]
 	sleepers sleepers.Bound          // jobs that sleep: each has a timer
