@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"dispatcher/consumer"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // runUntil runs a node until an offset is committed, and returns the metadata of its last
@@ -178,6 +180,15 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 				opts := w.options()
 				o(&opts)
 				w.produce("jobs", numbered(0, 10)...)
+				var asked, creating atomic.Int64 // whether a request comes after the deletion is chance
+				w.cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+					w.cluster.KeepControl()
+					asked.Add(1)
+					if r.(*kmsg.MetadataRequest).AllowAutoTopicCreation {
+						creating.Add(1)
+					}
+					return nil, nil, false
+				})
 				n := w.start(opts, settled)
 				other := w.start(opts, settled)
 				w.waitFor("jobs", 0, 10)
@@ -190,6 +201,9 @@ func TestADeletedTopicStaysDeleted(t *testing.T) {
 				}
 				w.ok(n.end())
 				w.ok(other.end())
+				if asked.Load() == 0 || creating.Load() > 0 {
+					w.t.Errorf("got %d of %d metadata requests that may create a topic, want none of some", creating.Load(), asked.Load())
+				}
 			}, []kfake.Opt{kfake.AllowAutoTopicCreation()})
 		})
 	}
