@@ -5,14 +5,15 @@ package redisfault
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
 
 // ErrLost is the error of a command whose answer was lost.
-var ErrLost = errors.New("the connection broke before the answer came")
+var ErrLost = fmt.Errorf("the connection broke before the answer came: %w", io.ErrUnexpectedEOF)
 
 // Answers loses answers, once it is added to a client with AddHook.
 type Answers struct {
