@@ -3,6 +3,7 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 )
@@ -19,4 +20,19 @@ func AnswerLost(err error) bool {
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network
+}
+
+// Clear finds out what became of a change that ended with err, where the answer was lost: again sends the change once more, of
+// which Redis makes at most one, and tells whether it is in force. After two tries it is [ErrUnclear].
+func Clear(err error, again func() bool) error {
+	if !AnswerLost(err) {
+		return err
+	}
+	const tries = 2
+	for range tries {
+		if again() {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrUnclear, err)
 }

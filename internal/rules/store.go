@@ -136,18 +136,13 @@ func (s *Store) change(ctx context.Context, by string, make func(List, time.Time
 func (s *Store) replace(ctx context.Context, revision int64, to List, event, by string) (after List, done bool, err error) {
 	to.Revision = 0 // a new one
 	after, _, done, err = s.run(ctx, revision, to, event, by)
-	if !redisclient.AnswerLost(err) {
-		return after, done, err
-	}
-	lost := err
-	const more = 2
-	for range more {
-		after, _, done, err = s.run(ctx, revision, to, event, by)
-		if err == nil && (done || after.sameRules(to)) {
-			return after, true, nil
-		}
-	}
-	return List{}, false, fmt.Errorf("%w: %w", redisclient.ErrUnclear, lost)
+	err = redisclient.Clear(err, func() bool {
+		var again error
+		after, _, done, again = s.run(ctx, revision, to, event, by)
+		done = again == nil && (done || after.sameRules(to)) // the first was made, and changed what is expected
+		return done
+	})
+	return after, done, err
 }
 
 // putBack replaces older rules, or none, by newer ones that Redis has lost, and is true where nobody else was faster.

@@ -138,20 +138,16 @@ func (c *Control) set(ctx context.Context, ch Change) (limit.Settings, error) {
 // expects those from before. What remains unknown is [redisclient.ErrUnclear].
 func (c *Control) configure(ctx context.Context, from, to limit.Settings) (script.ChangeStatus, error) {
 	status, err := c.scripts.Configure(ctx, from, to)
-	if !redisclient.AnswerLost(err) {
-		return status, err
-	}
-	lost := err
-	const more = 2
-	for range more {
-		if status, err = c.scripts.Configure(ctx, from, to); err == nil && status == script.ChangeDone {
-			return status, nil
+	err = redisclient.Clear(err, func() bool {
+		var again error
+		if status, again = c.scripts.Configure(ctx, from, to); again == nil && status == script.ChangeDone {
+			return true
 		}
-		if now, err := c.Get(ctx); err == nil && now.Pack() == to.Pack() {
-			return script.ChangeDone, nil
-		}
-	}
-	return 0, fmt.Errorf("%w: %w", redisclient.ErrUnclear, lost)
+		now, unread := c.Get(ctx)
+		status = script.ChangeDone // the first was made, and changed what is expected
+		return unread == nil && now.Pack() == to.Pack()
+	})
+	return status, err
 }
 
 // Preview returns the settings as they would be after a change, and changes nothing. Its errors are those of Set; beside that

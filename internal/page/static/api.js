@@ -34,6 +34,9 @@ async function problemOf(response, used) {
   return new Problem(response.status, body);
 }
 
+// maybe follows a request whose answer did not come.
+const maybe = (method) => (method === 'GET' ? '' : ' The change may have been made: look before you try again.');
+
 export async function ask(method, path, { body, revision, signal } = {}) {
   const all = headers();
   if (body !== undefined) all.set('Content-Type', 'application/json');
@@ -44,14 +47,14 @@ export async function ask(method, path, { body, revision, signal } = {}) {
     response = await fetch(`/api/v1/${path}`, { method, headers: all, body: body === undefined ? undefined : JSON.stringify(body), cache: 'no-store', signal });
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Problem(0, { detail: `This node does not answer.${method === 'GET' ? '' : ' The change may have been made: look before you try again.'}` });
+    throw new Problem(0, { detail: `This node does not answer.${maybe(method)}` });
   }
   if (!response.ok) throw await problemOf(response, used);
   try {
     return await response.json();
   } catch (error) {
     if (error.name === 'AbortError') throw error;
-    throw new Problem(0, { detail: `This node's answer broke off.${method === 'GET' ? '' : ' The change may have been made: look before you try again.'}` });
+    throw new Problem(0, { detail: `This node's answer broke off.${maybe(method)}` });
   }
 }
 

@@ -74,6 +74,7 @@ async function load() {
     say('runs-fault', '');
     rows(found);
   } catch (error) {
+    known = false; // so it is asked again soon
     none = error.status === 404;
     if (none) return;
     showProblem(error, [], 'runs-fault');
