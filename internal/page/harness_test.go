@@ -75,7 +75,7 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	background.Run(t, parts.Run)
 	s := &site{T: t, parts: parts}
 	s.enqueue("jobs", jobs)
-	s.enqueue("codes", 20)
+	s.enqueue("codes", codes)
 	settings := []string{"kafka.topics="} // the lanes have them
 	fleet, err := embedded.NewFleet(parts, 3, slog.New(slog.DiscardHandler), settings...)
 	if err != nil {
@@ -98,7 +98,25 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	}
 	background.Run(t, server.Run)
 	s.url = "http://" + server.Addr()
+	if jobs == 0 { // a pause is to find nothing that waits
+		s.awaitCalls(codes)
+	}
 	return s
+}
+
+// codes is how many urgent jobs each site gets.
+const codes = 20
+
+// awaitCalls waits until the provider got so many calls.
+func (s *site) awaitCalls(n int) {
+	s.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(time.Minute); s.parts.Provider.Count() < n; <-tick.C {
+		if got := s.parts.Provider.Count(); time.Now().After(deadline) {
+			s.Fatalf("the provider got %d calls within a minute, want %d", got, n)
+		}
+	}
 }
 
 // awaitLimit waits until a node has put the limit of the file into Redis.
