@@ -12,6 +12,7 @@ import (
 	"dispatcher/consumer/internal/fetch"
 	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/produce"
 	"dispatcher/consumer/internal/schedule"
 	"dispatcher/consumer/internal/status"
@@ -71,7 +72,7 @@ type (
 	PartitionStatus = status.Partition
 
 	// Order is which jobs are handed out one at a time, in the order of their offsets.
-	Order = schedule.Order
+	Order = order.Order
 	// OutOfRange is where a group goes on when the offset that it has reached is not in the
 	// log any more: retention has deleted it, or the topic was created again.
 	OutOfRange = offsets.OutOfRange
@@ -79,9 +80,9 @@ type (
 
 // The orders.
 const (
-	OrderKey       = schedule.OrderKey       // those of one key
-	OrderPartition = schedule.OrderPartition // those of one partition
-	OrderNone      = schedule.OrderNone      // none
+	OrderKey       = order.Key       // those of one key
+	OrderPartition = order.Partition // those of one partition
+	OrderNone      = order.None      // none
 )
 
 // What jobs wait for; see [WaitsFor]. A job that is ready or taken waits for something outside

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/lifetime"
 	"dispatcher/consumer/internal/linked"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/states"
 	"dispatcher/job"
 )
@@ -25,8 +27,6 @@ type Delivery struct {
 
 	part      *Partition
 	next      *Delivery            // in the list that holds it
-	nextOfKey *Delivery            // waits in the key queue behind this one
-	key       uint64               // of its key queue: a hash, or 1 for the partition; 0: it has none
 	tenant    string               // in a fair lane; empty in others
 	size      int                  // bytes in memory
 	number    int64                // among the jobs of its lane, in the order in which they came
@@ -36,17 +36,17 @@ type Delivery struct {
 	slot      atomic.Int64         // that it was granted last, in Unix nanoseconds; 0: none yet
 
 	// Guarded by the scheduler's lock.
-	state      states.State
-	older      *Delivery // neighbours among the partition's open jobs
-	newer      *Delivery
-	inKeyQueue bool             // it has joined its key's queue, at the head or behind others
-	attempts   offsets.Attempts // as its retry record, the last owner's commit or its worker said
-	memo       any              // left by the worker that had it sleep
-	limit      string           // that it waits for, or the rule that holds it; empty: none
-	held       bool             // it is a rule that it waits for
-	passes     int64            // when that wait will be over, as far as is known, in Unix nanoseconds; 0: with its timer
-	timer      int              // place of its timer, while it is asleep
-	failed     bool             // its last call failed, and it slept since
+	state    states.State
+	keyQueue order.Place[Delivery]
+	older    *Delivery // neighbours among the partition's open jobs
+	newer    *Delivery
+	attempts offsets.Attempts // as its retry record, the last owner's commit or its worker said
+	memo     any              // left by the worker that had it sleep
+	limit    string           // that it waits for, or the rule that holds it; empty: none
+	held     bool             // it is a rule that it waits for
+	passes   int64            // when that wait will be over, as far as is known, in Unix nanoseconds; 0: with its timer
+	timer    int              // place of its timer, while it is asleep
+	failed   bool             // its last call failed, and it slept since
 }
 
 // times are those before which a job does not go.
@@ -55,21 +55,23 @@ type times struct {
 	lookAt time.Time // of a retry topic's record: not looked at before
 }
 
-// list is a queue of deliveries, and openJobs are a partition's open jobs in the order in which they came, or woke at their not-before. So the oldest is known,
-// whatever is settled in between. Jobs that sleep until their not-before are not among them: they wait for their time, and not for
-// this node.
+// list is a queue of deliveries, and keyQueues are the key queues of a partition. openJobs are a partition's open jobs in the order in
+// which they came, or woke at their not-before. So the oldest is known, whatever is settled in between. Jobs that sleep until their
+// not-before are not among them: they wait for their time, and not for this node.
 type (
-	list     = linked.List[Delivery, links]
-	openJobs = linked.Chain[Delivery, links]
+	list      = linked.List[Delivery, links]
+	openJobs  = linked.Chain[Delivery, links]
+	keyQueues = order.Queues[Delivery, links]
 )
 
-// links says where a delivery keeps its neighbours.
+// links says where a delivery keeps its neighbours, and its place in its key queue.
 type links struct{}
 
-func (links) Next(d *Delivery) **Delivery  { return &d.next }
-func (links) Bytes(d *Delivery) int        { return d.size }
-func (links) Older(d *Delivery) **Delivery { return &d.older }
-func (links) Newer(d *Delivery) **Delivery { return &d.newer }
+func (links) Next(d *Delivery) **Delivery              { return &d.next }
+func (links) Bytes(d *Delivery) int                    { return d.size }
+func (links) Older(d *Delivery) **Delivery             { return &d.older }
+func (links) Newer(d *Delivery) **Delivery             { return &d.newer }
+func (links) Place(d *Delivery) *order.Place[Delivery] { return &d.keyQueue }
 
 // Outcome is the result of a job, for its record on <topic>.results.
 type Outcome struct {
@@ -190,6 +192,45 @@ func (d *Delivery) failedBefore() bool { return d.failed || d.attempts != offset
 
 // expired tells whether the job's not-after has passed. Most jobs have none, and cost no reading of the clock.
 func (d *Delivery) expired() bool { return !d.Job.NotAfter.IsZero() && d.Job.Expired(time.Now()) }
+
+// on moves the delivery on. It returns the state before, and whether the event had an
+// effect. The lock is held.
+func (d *Delivery) on(e states.Event) (before states.State, ok bool) {
+	before = d.state
+	after, ok := before.Next(e)
+	if ok {
+		d.state = after
+		switch is := after.Queued(); {
+		case is == before.Queued():
+		case is:
+			d.count(1)
+		default:
+			d.count(-1)
+		}
+	}
+	return before, ok
+}
+
+// comes gives a job that was fetched the next place of its lane, and counts it. Jobs of retry topics have no place: they wait
+// for their time.
+func (d *Delivery) comes() {
+	d.number = d.part.src.Lane.backlog.Next()
+	d.count(1)
+}
+
+// count counts a job that waits for its turn from now on, or with -1 no more.
+func (d *Delivery) count(n int) {
+	if d.part.src.Delay == 0 {
+		d.part.src.Lane.backlog.Count(backlog.Job{Place: d.number, Units: d.turns(), NotAfter: d.Job.NotAfter}, n)
+	}
+}
+
+// goes counts a job no more that is dropped.
+func (d *Delivery) goes() {
+	if d.state.Queued() {
+		d.count(-1)
+	}
+}
 
 // SourceOf is the topic that a job came from. It is a function since workers don't need it.
 func SourceOf(d *Delivery) *Source { return d.part.src }

@@ -25,7 +25,7 @@
 //
 // Its parts that know nothing of the lock have packages of their own, and the scheduler's lock guards them: package states is the life of a job, linked the lists of jobs and
 // partitions, turns the queue of ready jobs of a lane, timers the times that jobs and partitions wait for, sleepers the bound on jobs
-// asleep, diversion where a job goes that no worker gets, steps the log of a job's steps, backlog the counts of a lane, lifetime the
+// asleep, order the key queues, diversion where a job goes that no worker gets, steps the log of a job's steps, backlog the counts of a lane, lifetime the
 // contexts of an assignment.
 //
 // In settle.go and sleep.go are the calls by which a worker gives a job away, in divert.go the

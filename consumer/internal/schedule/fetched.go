@@ -5,6 +5,7 @@ import (
 
 	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/order"
 )
 
 // This file has the fetcher's side: the batches that it brings, and what it may fetch.
@@ -36,8 +37,8 @@ type Prepared struct {
 
 // Prepare sets up a delivery that was fetched, whose Job is there already.
 func Prepare(d *Delivery, p *Partition, about Prepared) {
-	d.part, d.key, d.size, d.attempts, d.diversion = p, p.keyOf(d.Job.Key), about.Size, about.Attempts, about.Diversion
-	d.tenant = about.Tenant
+	d.part, d.tenant, d.size, d.attempts, d.diversion = p, about.Tenant, about.Size, about.Attempts, about.Diversion
+	d.keyQueue = order.NewPlace[Delivery](p.sched.keys.Of(d.Job.Key, p.src.Delay > 0))
 	if !about.Due.IsZero() || !about.LookAt.IsZero() {
 		d.times = &times{due: about.Due, lookAt: about.LookAt}
 	}
@@ -114,7 +115,7 @@ func (p *Partition) held() int {
 // jobs that sleep are bounded over the node, and do not count here: the jobs behind them are
 // to pass them.
 func (p *Partition) heldBack() int {
-	n := p.freed.Volume().Bytes + p.behind.Bytes + p.diverted.Bytes + p.diverted.Items*refusedBytes + p.ready.Bytes
+	n := p.freed.Volume().Bytes + p.keyQueues.Waiting().Bytes + p.diverted.Bytes + p.diverted.Items*refusedBytes + p.ready.Bytes
 	if p.src.Lane.fair {
 		n += p.asleep.Bytes
 	}

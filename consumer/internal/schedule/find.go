@@ -129,14 +129,14 @@ func (d *Delivery) passesAt(timer time.Time) time.Time {
 // firstOfKey is the first job in the key queue of a job: itself where it has none. Most jobs of a key lie behind each other in the
 // order of their offsets. So one look at all of them, from the newest on, mostly finds it, and a second one finds nothing more.
 func (p *Partition) firstOfKey(d *Delivery) *Delivery {
-	if !d.inKeyQueue {
+	if !d.keyQueue.Joined() {
 		return d
 	}
 	first := d
 	for moved := true; moved; {
 		moved = false
 		for one := p.open.Newest(); one != nil; one = one.older {
-			if one.nextOfKey == first {
+			if one.keyQueue.Behind() == first {
 				first, moved = one, true
 			}
 		}

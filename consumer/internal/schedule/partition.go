@@ -1,11 +1,13 @@
 package schedule
 
 import (
+	"log/slog"
 	"time"
 
 	"dispatcher/consumer/internal/diversion"
 	"dispatcher/consumer/internal/linked"
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/states"
 	"dispatcher/job"
 )
@@ -37,7 +39,7 @@ type Partition struct {
 	begin int64 // where the first fetch begins
 
 	tracker   offsets.Tracker
-	lastOfKey map[uint64]*Delivery // the last job of each key queue; nil: a release has closed the key; no map: drained
+	keyQueues keyQueues
 
 	open      openJobs
 	buffer    list           // fetched, in the order of their offsets
@@ -45,7 +47,6 @@ type Partition struct {
 	woken     list           // their time has come; they go before the buffer
 	returning list           // jobs that failed or waited for a limit, and whose time has come; they take turns with the buffer
 	yields    bool           // it is the buffer's turn
-	behind    linked.Volume  // in the key queues, behind the first of each
 	asleep    linked.Volume  // jobs that sleep
 	deferred  map[string]int // jobs that wait for a limit, by its name
 	diverted  linked.Volume  // jobs whose diversion is not written
@@ -79,7 +80,7 @@ func (a *Assignment) NewPartition(src *Source, o PartitionOptions) *Partition {
 	at := o.Tracker.Low()
 	return &Partition{
 		src: src, sched: a.sched, asg: a, id: o.ID, begin: at, fetched: at,
-		tracker: o.Tracker, lastOfKey: make(map[uint64]*Delivery), deferred: make(map[string]int), committed: o.Committed, stable: o.Stable,
+		tracker: o.Tracker, keyQueues: order.NewQueues[Delivery, links](), deferred: make(map[string]int), committed: o.Committed, stable: o.Stable,
 	}
 }
 
@@ -123,7 +124,7 @@ func (p *Partition) take() (d *Delivery, fresh bool) {
 func (p *Partition) takeReturning() *Delivery {
 	for p.returning.Head() != nil && !p.yields {
 		if d := p.returning.Pop(); p.mayGo(d) {
-			p.yields = p.sched.opts.Order != OrderPartition
+			p.yields = p.sched.opts.Order != order.Partition
 			return d
 		}
 	}
@@ -146,6 +147,23 @@ func (p *Partition) takeFresh() *Delivery {
 	}
 	p.tracker.SkipTo(p.fetched)
 	return nil
+}
+
+// sample takes a fetched job, each with the same chance. The jobs before it keep their order,
+// and their keys.
+func (p *Partition) sample() *Delivery {
+	freed := p.freed.Volume().Items
+	n := p.sched.random(freed + p.buffer.Volume().Items)
+	for at := freed; at <= n && p.buffer.Head() != nil; at++ {
+		d, ok := p.admitNext()
+		if !ok {
+			break
+		}
+		if d != nil {
+			p.freed.Push(d)
+		}
+	}
+	return p.freed.Remove(min(n, p.freed.Volume().Items-1))
 }
 
 // admitNext takes the next job out of the buffer; nil: it may not go at once. Not ok: the
@@ -190,6 +208,16 @@ func (p *Partition) mayGo(d *Delivery) bool {
 	return p.joinKeyQueue(d)
 }
 
+// joinKeyQueue puts a job into its key queue, and tells whether it may go. Where the queue is closed the job is dropped: its offset
+// stays open.
+func (p *Partition) joinKeyQueue(d *Delivery) bool {
+	first, previous := p.keyQueues.Join(d)
+	if previous != nil {
+		d.noteStep("waits behind another job of its key", slog.Int64("previous", previous.Job.Offset))
+	}
+	return first
+}
+
 // drop drops the jobs that were not handed out, but for the diverted: the settler may have
 // some of them. It moves fetched back: otherwise the tracker would take the dropped offsets
 // for a gap, and so for complete.
@@ -203,6 +231,6 @@ func (p *Partition) drop() {
 	p.fetched = p.tracker.End()
 	p.buffer, p.freed, p.woken, p.returning = list{}, list{}, list{}, list{}
 	p.open = openJobs{}
-	p.lastOfKey, p.behind, p.asleep, p.ready = nil, linked.Volume{}, linked.Volume{}, linked.Volume{}
+	p.keyQueues, p.asleep, p.ready = keyQueues{}, linked.Volume{}, linked.Volume{}
 	clear(p.deferred)
 }

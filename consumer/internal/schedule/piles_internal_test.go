@@ -24,7 +24,7 @@ func pilesAreThoseOfAWalk(t *rapid.T, w *bench) {
 	for _, p := range w.partitions() {
 		queued := make(map[*Delivery]bool) // behind or before another job of its key
 		p.each(func(d *Delivery) {
-			if next := d.nextOfKey; next != nil {
+			if next := d.keyQueue.Behind(); next != nil {
 				queued[d], queued[next] = true, true
 			}
 		})
@@ -33,7 +33,7 @@ func pilesAreThoseOfAWalk(t *rapid.T, w *bench) {
 			case len(d.Job.Key) == 0:
 			case d.state == states.Asleep && d.limit != "":
 				want[d.limit+string(d.Job.Key)]++
-			case queued[d] || d.state == states.Waiting && d.inKeyQueue:
+			case queued[d] || d.state == states.Waiting && d.keyQueue.Joined():
 				want[string(d.Job.Key)]++
 			}
 		})

@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"hash/maphash"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/deadletter"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/sleepers"
 	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/steps"
@@ -18,7 +18,7 @@ import (
 // Options configures a [Scheduler].
 type Options struct {
 	Lanes          []*Lane // in order of priority
-	Order          Order
+	Order          order.Order
 	RetryTopics    []time.Duration // their delays, rising
 	JobTimeout     time.Duration   // in which a job that was taken is to be settled; 0: none
 	BufferBytes    int             // about what all partitions may hold together, beside jobs that sleep
@@ -46,7 +46,7 @@ type Settler interface {
 type Scheduler struct {
 	opts    Options
 	log     steps.Log
-	seed    maphash.Seed    // of the keys' hashes
+	keys    order.Keys
 	random  func(n int) int // below n; a test may choose
 	ready   chan struct{}   // a job became ready; room for one, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
@@ -63,7 +63,7 @@ type Scheduler struct {
 // New makes a scheduler without assignments.
 func New(o Options) *Scheduler {
 	return &Scheduler{
-		opts: o, log: steps.Log{Logger: o.Log}, seed: maphash.MakeSeed(), random: rand.IntN, ready: make(chan struct{}, 1), earlier: make(chan struct{}, 1),
+		opts: o, log: steps.Log{Logger: o.Log}, keys: order.NewKeys(o.Order), random: rand.IntN, ready: make(chan struct{}, 1), earlier: make(chan struct{}, 1),
 		sleepers: sleepers.Bound{MaxJobs: o.MaxAsleep, MaxBytes: o.MaxAsleepBytes},
 		taken:    make(map[*Delivery]time.Time), live: make(map[*Assignment]struct{}),
 	}
@@ -160,6 +160,46 @@ func (s *Scheduler) takeFrom(l *Lane) *Delivery {
 		s.fill(l)
 	}
 	return nil
+}
+
+// TakeSample hands out any fetched job, one that has not slept if there is one: its call tells more
+// about the provider than that of a job which has failed. Where there is none, it is
+// [Scheduler.Take].
+func (s *Scheduler) TakeSample() *Delivery {
+	s.mu.Lock()
+	defer s.unlock()
+	if parts := s.withFresh(); len(parts) > 0 {
+		p := parts[s.random(len(parts))]
+		d := p.sample()
+		p.src.Lane.enlist(p)
+		p.wakeFetcher()
+		if d != nil && !d.expired() {
+			d.on(states.Enqueue)
+			return s.handOut(d)
+		}
+		if d != nil {
+			p.divertExpired(d)
+		}
+	}
+	for _, l := range s.opts.Lanes {
+		if d := l.popFresh(); d != nil {
+			return s.handOut(d)
+		}
+	}
+	return s.takeBest()
+}
+
+// withFresh are the partitions, without those of retry topics, that have jobs which are not
+// ready yet.
+func (s *Scheduler) withFresh() (parts []*Partition) {
+	for a := range s.live {
+		for _, p := range a.parts {
+			if p.src.Delay == 0 && a.phase == working && (p.freed.Head() != nil || p.buffer.Head() != nil) {
+				parts = append(parts, p)
+			}
+		}
+	}
+	return parts
 }
 
 // handOut notes that the pacer has taken the job, for a worker.

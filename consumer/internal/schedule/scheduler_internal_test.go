@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/offsets"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/status"
 
@@ -27,7 +28,7 @@ func (atOnce) Done(d *Delivery, _ Outcome) { Settle(d) }
 
 func newBench(lanes ...*Lane) *bench {
 	return &bench{New(Options{
-		Lanes: lanes, Order: OrderKey, BufferBytes: 64 << 20, MaxAsleep: 1 << 14, MaxAsleepBytes: 64 << 20,
+		Lanes: lanes, Order: order.Key, BufferBytes: 64 << 20, MaxAsleep: 1 << 14, MaxAsleepBytes: 64 << 20,
 		Settler: atOnce{}, Log: slog.New(slog.DiscardHandler),
 	})}
 }
@@ -299,7 +300,7 @@ type keyWatch struct {
 // without having slept, or while another one of its key has not left.
 func (k keyWatch) taken(t *rapid.T, d *Delivery) {
 	t.Helper()
-	if d.key == 0 {
+	if d.keyQueue.Key() == 0 {
 		return
 	}
 	name := keyOf(d)
@@ -314,14 +315,14 @@ func (k keyWatch) taken(t *rapid.T, d *Delivery) {
 
 // comesAgain: a worker could not call the job.
 func (k keyWatch) comesAgain(d *Delivery) {
-	if d.key != 0 {
+	if d.keyQueue.Key() != 0 {
 		k.last[keyOf(d)]--
 	}
 }
 
 // left: the job is settled.
 func (k keyWatch) left(d *Delivery) {
-	if d.key != 0 {
+	if d.keyQueue.Key() != 0 {
 		delete(k.holder, keyOf(d))
 	}
 }
@@ -408,10 +409,10 @@ func TestADrainMakesRoomForOthers(t *testing.T) {
 // the other. In partition order the retry is the only one that may go.
 func TestRetriesTakeTurns(t *testing.T) {
 	t.Parallel()
-	for order, want := range map[Order][]int64{OrderNone: {4, 0, 5, 1, 6, 2, 7, 3}, OrderPartition: {0, 1, 2, 3, 4, 5, 6, 7}} {
+	for by, want := range map[order.Order][]int64{order.None: {4, 0, 5, 1, 6, 2, 7, 3}, order.Partition: {0, 1, 2, 3, 4, 5, 6, 7}} {
 		l := &Lane{name: "default", mostJobs: 1}
 		w := newBench(l)
-		w.opts.Order = order
+		w.opts.Order, w.keys = by, order.NewKeys(by)
 		p := partition(w.NewAssignment(), l, 0)
 		addJobs(p, make([]byte, 8)...)
 		for range 4 {
@@ -430,7 +431,7 @@ func TestRetriesTakeTurns(t *testing.T) {
 			d.Done(Outcome{})
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("order %s: got %v, want %v", order, got, want)
+			t.Errorf("order %s: got %v, want %v", by, got, want)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"dispatcher/consumer/deadletter"
 
 	"dispatcher/consumer/internal/diversion"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/states"
 )
 
@@ -59,7 +60,7 @@ func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	s := d.part.sched
 	delay := diversion.DelayOf(s.opts.RetryTopics, time.Until(at))
-	if s.opts.Order != OrderNone || delay == 0 {
+	if s.opts.Order != order.None || delay == 0 {
 		return false
 	}
 	if !BeginRecord(d) {
@@ -179,7 +180,9 @@ func (p *Partition) end(d *Delivery, settled bool) {
 	if d.diversion != nil {
 		p.diverted.Minus(d.size)
 	}
-	p.leaveKey(d, settled)
+	if next := p.keyQueues.Leave(d, settled); next != nil {
+		p.freed.Push(next)
+	}
 }
 
 // workerLeaves notes that no worker has the job any more.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"dispatcher/consumer/internal/backlog"
+	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/status"
 )
@@ -47,7 +48,7 @@ func (p *Partition) addTo(l *status.Lane, now time.Time) {
 	l.Oldest = max(l.Oldest, p.age(now))
 	left := int64(p.tracker.Open()) + max(p.stable-p.tracker.End(), 0) - int64(p.inFlight-p.abandoned+p.asleep.Items)
 	l.Asleep += p.asleep.Items
-	l.Behind += p.behind.Items
+	l.Behind += p.keyQueues.Waiting().Items
 	if p.src.Delay > 0 {
 		l.Delayed += left
 	} else {
@@ -151,7 +152,7 @@ func (d *Delivery) addTo(piles *status.Piles, value ValueOf) {
 		if v, ok := value(d, d.limit); ok {
 			piles.AddToValue(d.limit, v)
 		}
-	case d.part.sched.opts.Order == OrderKey && d.inKeyQueue && (d.nextOfKey != nil || d.state == states.Waiting):
-		piles.AddToKey(d.key, d.Job.Key)
+	case d.part.sched.opts.Order == order.Key && d.keyQueue.Joined() && (d.keyQueue.Behind() != nil || d.state == states.Waiting):
+		piles.AddToKey(d.keyQueue.Key(), d.Job.Key)
 	}
 }
