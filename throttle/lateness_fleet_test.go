@@ -16,6 +16,7 @@ import (
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
+	"dispatcher/throttle/phase"
 )
 
 // No window holds more than the cap while the lateness goes up and down, with
@@ -224,7 +225,7 @@ func TestASlowRedisNamesItsRemedy(t *testing.T) {
 		{auto, 49400 * time.Microsecond, "to 50ms at most"},
 		{auto, 49500 * time.Microsecond, "raise them with limit set --lateness --guard, or bring Redis nearer"},
 	} {
-		s := State{Phase: PhaseTooSlow, Settings: seeded(row.contract), Width: row.width}
+		s := phase.State{Phase: phase.TooSlow, Settings: seeded(row.contract), Width: row.width}
 		if got := s.Ready(); got == nil || !strings.Contains(got.Error(), row.want) {
 			t.Errorf("guard auto %t, known to %s: got %q, want %q", row.contract.Auto, row.width, got, row.want)
 		}

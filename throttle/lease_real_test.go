@@ -14,6 +14,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/phase"
 )
 
 // recorder is when calls were made, over the fleet.
@@ -126,7 +127,7 @@ func TestReserveReal(t *testing.T) {
 	reserve := 0
 	for admin.Ping(t.Context()).Err() != nil {
 		for _, l := range limiters {
-			if l.State().Phase == PhaseReserve {
+			if l.State().Phase == phase.Reserve {
 				reserve++
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"dispatcher/throttle/internal/lease"
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // withReserve is a contract of 300 a second, 30 of which are divided among 10.
@@ -145,14 +146,14 @@ func TestANodeSendsByItsLeaseWhileRedisIsAway(t *testing.T) {
 				t.Fatalf("got four calls in %v, and a lease is three in 1.01 s", span)
 			}
 		}
-		if s := l.State(); s.Phase != PhaseReserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 units in 1.01s out of the reserve") {
+		if s := l.State(); s.Phase != phase.Reserve || s.Ready() == nil || !strings.Contains(s.Ready().Error(), "3 units in 1.01s out of the reserve") {
 			t.Errorf("got phase %s and readiness %v, want one that says it lives on the reserve", s.Phase, s.Ready())
 		}
 		if held := shown(t, l); held != 1 {
 			t.Errorf("got limit_lease_held %v under the lease, want 1", held)
 		}
 		time.Sleep(lease.Length)
-		if got := len(used(t, l, time.Minute)); got > 0 || l.State().Phase != PhaseAway {
+		if got := len(used(t, l, time.Minute)); got > 0 || l.State().Phase != phase.Away {
 			t.Errorf("got %d calls in phase %s after the lease, want none", got, l.State().Phase)
 		}
 		if held := shown(t, l); held != 0 {

@@ -25,6 +25,7 @@ import (
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // Identity is how a script learns which Redis master it runs on, so that the
@@ -98,7 +99,7 @@ type Limiter struct {
 	reports  reports
 
 	mu    sync.Mutex
-	state State
+	state phase.State
 }
 
 // reserveFunc asks for slots once.
@@ -134,13 +135,13 @@ func New(opts Options) (*Limiter, error) {
 		corrected: make(chan struct{}, 1),
 		freed:     make(chan struct{}, 1),
 		reserve:   scripts.Reserve,
-		state:     State{Phase: PhaseStarting, Settings: opts.Limit.Settings()},
+		state:     phase.State{Phase: phase.Starting, Settings: opts.Limit.Settings()},
 	}
 	l.reports.init(l, scripts)
 	l.binds = make([]atomic.Uint64, 1+len(opts.Gates))
 	l.metrics = metrics.New(opts.Registerer, opts.Name, l.names()[1:], func() float64 { return float64(l.busy.Load()) })
 	l.gates = gates.New(opts.Gates, opts.Limit.Terms, l.log, l.metrics)
-	metrics.Phase(opts.Registerer, opts.Name, phases(), func() string { return string(l.State().Phase) })
+	metrics.Phase(opts.Registerer, opts.Name, phase.Names(), func() string { return string(l.State().Phase) })
 	for i, name := range l.names() {
 		metrics.Binds(opts.Registerer, name, func() float64 { return l.Binds(i) })
 		metrics.Paused(opts.Registerer, name, func() bool { return l.Settings(i).Paused })

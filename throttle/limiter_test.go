@@ -19,6 +19,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 func contract(units int64) limit.Contract {
@@ -231,7 +232,7 @@ func TestAChangeThatStopsAllCallsHasAPhase(t *testing.T) {
 	t.Parallel()
 	const redisNow = 1_700_000_000_000_000
 	now := time.Now()
-	for begins, want := range map[time.Duration]Phase{-time.Hour: PhaseRunning, time.Second: PhaseRunning, 90 * time.Minute: PhaseChanging} {
+	for begins, want := range map[time.Duration]phase.Phase{-time.Hour: phase.Running, time.Second: phase.Running, 90 * time.Minute: phase.Changing} {
 		l, err := New(Options{Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300))})
 		if err != nil {
 			t.Fatal(err)
@@ -242,29 +243,15 @@ func TestAChangeThatStopsAllCallsHasAPhase(t *testing.T) {
 		r.observe(clock.Reading{Asked: now, Answered: now, Now: redisNow, Epoch: 1})
 		r.report(script.Reservation{Now: redisNow, Settings: s}, now, false)
 		got := l.State()
-		if got.Phase != want || got.Ready() != nil || want == PhaseChanging && !got.Until.Equal(now.Add(begins)) {
+		if got.Phase != want || got.Ready() != nil || want == phase.Changing && !got.Until.Equal(now.Add(begins)) {
 			t.Errorf("new settings that begin %v from now: got phase %s until %v (%v), want %s", begins, got.Phase, got.Until, got.Ready(), want)
 		}
 	}
-	s := State{Phase: PhaseChanging, Settings: seeded(contract(300)), Until: time.Unix(1_700_000_900, 0)}
+	s := phase.State{Phase: phase.Changing, Settings: seeded(contract(300)), Until: time.Unix(1_700_000_900, 0)}
 	s.Settings.By = "bob"
 	const note = "new settings begin at 2023-11-14T22:28:20Z, last change by bob: nothing is sent until units of those before are over; dispatcher limit undo goes back"
 	if got := s.Note(); got != note {
 		t.Errorf("got %q, want %q", got, note)
-	}
-}
-
-// The end of an override is no end of a pause that outlasts it.
-func TestANoteOfAPauseNamesItsEnd(t *testing.T) {
-	t.Parallel()
-	s := State{Phase: PhasePaused, Settings: seeded(contract(300))}
-	s.Settings.Paused, s.Settings.By, s.Settings.Why, s.Settings.RevertAt = true, "bob", "a test", time.Unix(1_700_000_900, 0)
-	if got, want := s.Note(), "paused until 2023-11-14T22:28:20Z; last change by bob (a test)"; got != want || s.Ready() != nil {
-		t.Errorf("got %q and %v, want %q", got, s.Ready(), want)
-	}
-	s.Settings.RevertTo.Paused = true
-	if got, want := s.Note(), "paused until somebody resumes it (dispatcher limit resume); last change by bob (a test)"; got != want {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
@@ -371,8 +358,8 @@ func TestSlowRedis(t *testing.T) {
 			return m.local("n", time.Duration(rtt.Load()))(ctx, a)
 		})
 		time.Sleep(5 * time.Second)
-		if got := l.State().Phase; got != PhaseTooSlow {
-			t.Errorf("got phase %v, want %v", got, PhaseTooSlow)
+		if got := l.State().Phase; got != phase.TooSlow {
+			t.Errorf("got phase %v, want %v", got, phase.TooSlow)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

@@ -6,6 +6,7 @@ import (
 
 	"dispatcher/throttle/feedback"
 	"dispatcher/throttle/internal/script"
+	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 )
@@ -59,7 +60,7 @@ func (r *reserver) raiseLateness(ctx context.Context, now time.Time) (changed bo
 	if r.wide < raiseAfter || r.turn.IsZero() && len(r.again) == 0 {
 		return false
 	}
-	return r.reports.lateness.Raise(ctx, r.known, leastLate(r.clock.Width(now)), now)
+	return r.reports.lateness.Raise(ctx, r.known, slots.LeastLate(r.clock.Width(now)), now)
 }
 
 // slowDown goes on under a slowdown. Slots that are out when a block begins are given up.

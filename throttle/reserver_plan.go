@@ -225,12 +225,5 @@ func (r *reserver) atLeast(usual time.Duration) time.Duration {
 
 // tooWide reports whether the mapping leaves a slot too little time to be used.
 func (r *reserver) tooWide(now time.Time) bool {
-	return leastLate(r.clock.Width(now)) >= r.known.Lateness
-}
-
-// leastLate is how late the slots of a node are at any rate that knows Redis's clock to this width: by the
-// mapping, the margin before the write, and the timer that wakes its caller.
-func leastLate(width time.Duration) time.Duration {
-	const timer = 300 * time.Microsecond
-	return width + slots.Margin + timer
+	return slots.LeastLate(r.clock.Width(now)) >= r.known.Lateness
 }

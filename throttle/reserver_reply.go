@@ -9,6 +9,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // take learns the settings in force. New ones may end a refusal, and are reported
@@ -144,18 +145,18 @@ func (r *reserver) report(reply script.Reservation, now time.Time, isNew bool) {
 	}
 	switch {
 	case reply.Settings.Paused:
-		r.enter(PhasePaused, time.Time{}, nil, width)
+		r.enter(phase.Paused, time.Time{}, nil, width)
 	case r.wide > 3: // nothing is granted for long
 		r.release()
-		r.enter(PhaseTooSlow, time.Time{}, nil, width)
+		r.enter(phase.TooSlow, time.Time{}, nil, width)
 	case reply.NotBefore > reply.Now:
-		r.enter(PhaseCooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
+		r.enter(phase.Cooldown, now.Add(clock.Duration(reply.NotBefore-reply.Now)), nil, width)
 	case opens > reply.Now:
-		r.enter(PhaseBlocked, r.opensAt, nil, width)
+		r.enter(phase.Blocked, r.opensAt, nil, width)
 	case begins > reply.Now+(reply.Settings.Horizon+reply.Settings.Lateness+usualStop).Microseconds():
-		r.enter(PhaseChanging, now.Add(clock.Duration(begins-reply.Now)), nil, width)
+		r.enter(phase.Changing, now.Add(clock.Duration(begins-reply.Now)), nil, width)
 	case r.wide == 0:
-		r.enter(PhaseRunning, time.Time{}, nil, width)
+		r.enter(phase.Running, time.Time{}, nil, width)
 	}
 }
 
@@ -169,16 +170,16 @@ func (r *reserver) failed(ctx context.Context, err error, now time.Time) {
 	r.metrics.Errors.Inc()
 	wait := min(retryMost, retryFirst<<min(r.failures-1, 4))
 	r.retryAt = now.Add(wait/2 + rand.N(wait/2+1))
-	phase, until := PhaseAway, time.Time{}
+	to, until := phase.Away, time.Time{}
 	r.refusing = script.IsRefusal(err)
 	switch {
 	case r.refusing:
-		phase = PhaseRefused
+		to = phase.Refused
 	case r.onLease(now):
-		phase, until = PhaseReserve, r.lease.Until
+		to, until = phase.Reserve, r.lease.Until
 	}
-	if phase != PhaseReserve && r.failures >= awayAfter {
+	if to != phase.Reserve && r.failures >= awayAfter {
 		r.release()
 	}
-	r.enter(phase, until, err, r.clock.Width(now))
+	r.enter(to, until, err, r.clock.Width(now))
 }

@@ -16,6 +16,7 @@ import (
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
+	"dispatcher/throttle/phase"
 )
 
 // slowTo is a slowdown to a part of a contract's cap.
@@ -354,7 +355,7 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 		t.Errorf("got a wait of %v once the pace has fallen, want the same", got)
 	}
 	r.lanes[0].refusedUntil = time.Time{}
-	l.enter(PhaseRunning, time.Time{}, nil, 0)
+	l.enter(phase.Running, time.Time{}, nil, 0)
 	if got, want := l.State().Note(), "slowed to 150 of 300 in 1s: a test"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -366,7 +367,7 @@ func TestANodeReportsAndHeeds(t *testing.T) {
 	}
 	r.lanes[0].refusedUntil = now.Add(time.Minute)
 	r.report(script.Reservation{Now: redisNow, Settings: r.known, Slowdown: slow}, now, false)
-	if s := l.State(); s.Phase != PhaseBlocked || s.Ready() != nil || !strings.Contains(s.Note(), "blocked until") {
+	if s := l.State(); s.Phase != phase.Blocked || s.Ready() != nil || !strings.Contains(s.Note(), "blocked until") {
 		t.Errorf("got phase %s, %v and %q, want that the node is ready and blocked", s.Phase, s.Ready(), s.Note())
 	}
 	if due := r.turnDue(0, now); due.Before(now.Add(2 * time.Second)) {

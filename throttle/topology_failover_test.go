@@ -8,7 +8,7 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/internal/redisclient"
-	"dispatcher/throttle"
+	"dispatcher/throttle/phase"
 )
 
 func sentinelOptions(s *containers.Sentinel) redisclient.Options {
@@ -111,7 +111,7 @@ func TestRedisClusterSlotMovesReal(t *testing.T) {
 	if to == from {
 		to = c.Nodes[1]
 	}
-	refuses(t, redisclient.Options{Addrs: containers.Addrs(to)}, throttle.PhaseAway, "MOVED")
+	refuses(t, redisclient.Options{Addrs: containers.Addrs(to)}, phase.Away, "MOVED")
 	f := startRealFleet(t, usual(), clients(t, 3, redisclient.Options{Addrs: containers.Addrs(to), Cluster: true})...)
 	f.works(time.Minute)
 	fault := time.Now()
@@ -141,11 +141,11 @@ func TestRedisTwoMastersAtOnceReal(t *testing.T) {
 		promoted := s.Start("--replicaof", "127.0.0.1", strconv.Itoa(old), "--repl-diskless-sync-delay", "0")
 		f := startRealFleet(t, usual(), client(t, redisclient.Options{Addrs: containers.Addrs(old)}), client(t, redisclient.Options{Addrs: containers.Addrs(promoted)}))
 		f.works(time.Minute)
-		f.says(1, throttle.PhaseAway, "READONLY") // a replica gives nothing
+		f.says(1, phase.Away, "READONLY") // a replica gives nothing
 		s.CLI(promoted, "replicaof", "no", "one")
-		f.says(1, throttle.PhaseRunning, "")
+		f.says(1, phase.Running, "")
 		if !row.over {
-			f.says(0, throttle.PhaseAway, "NOREPLICAS")
+			f.says(0, phase.Away, "NOREPLICAS")
 		}
 		f.works(time.Minute)
 		pause(2 * time.Second)

@@ -16,6 +16,7 @@ import (
 	"dispatcher/internal/redisclient"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // usual is the contract of these tests. A window and a cap this small leave
@@ -198,7 +199,7 @@ func (f *realFleet) comesBack(fault time.Time) {
 }
 
 // says waits until the node's state is as given, and shows it.
-func (f *realFleet) says(node int, phase throttle.Phase, words string) {
+func (f *realFleet) says(node int, phase phase.Phase, words string) {
 	f.t.Helper()
 	ok := f.eventually(30*time.Second, func() bool {
 		s := f.nodes[node].State()

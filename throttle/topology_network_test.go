@@ -12,8 +12,8 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/internal/redisclient"
-	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // way is one node's way to Redis, which can be made bad.
@@ -66,7 +66,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 	f.works(time.Minute)
 	list[0].bad("timeout", "upstream", `{"timeout": 0}`)
 	list[0].bad("timeout", "downstream", `{"timeout": 0}`)
-	f.says(0, throttle.PhaseAway, "")
+	f.says(0, phase.Away, "")
 	cut := time.Now().Add(250 * time.Millisecond) // what was reserved before is over
 	whole := func() bool { return f.fullest(cut) >= int(0.9*float64(usual().Cap)) }
 	containers.Figure(t, f.eventually(30*time.Second, whole), "got %d calls in the fullest second, want nearly the cap of %d", f.fullest(cut), usual().Cap)
@@ -78,7 +78,7 @@ func TestRedisOneNodeCutOffReal(t *testing.T) {
 		}
 	}
 	list[0].good()
-	f.says(0, throttle.PhaseRunning, "")
+	f.says(0, phase.Running, "")
 	f.works(time.Minute)
 	f.halt()
 }
@@ -123,7 +123,7 @@ func TestRedisFarAwayReal(t *testing.T) {
 	begin := time.Now()
 	f := startRealFleet(t, usual(), rdbs...)
 	for i := range rdbs {
-		f.says(i, throttle.PhaseTooSlow, "raise them with limit set --lateness --guard")
+		f.says(i, phase.TooSlow, "raise them with limit set --lateness --guard")
 	}
 	pause(time.Second)
 	f.silent(begin)

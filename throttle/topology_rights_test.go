@@ -16,6 +16,7 @@ import (
 	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // alsoNeeds are the rights that an algorithm needs beside [rights].
@@ -67,11 +68,11 @@ func refused(t *testing.T, rdb redis.UniversalClient, algorithm string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	go func() { _, _ = next(ctx, l) }() // so that it reserves
-	for l.State().Phase != throttle.PhaseRefused && ctx.Err() == nil {
+	for l.State().Phase != phase.Refused && ctx.Err() == nil {
 		pause(10 * time.Millisecond)
 	}
-	if got := l.State(); got.Phase != throttle.PhaseRefused {
-		t.Errorf("got phase %s (%v) without %s, want %s", got.Phase, got.Ready(), alsoNeeds[algorithm], throttle.PhaseRefused)
+	if got := l.State(); got.Phase != phase.Refused {
+		t.Errorf("got phase %s (%v) without %s, want %s", got.Phase, got.Ready(), alsoNeeds[algorithm], phase.Refused)
 	}
 }
 

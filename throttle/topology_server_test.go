@@ -12,9 +12,9 @@ import (
 
 	"dispatcher/internal/containers"
 	"dispatcher/internal/redisclient"
-	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit/parameters"
+	"dispatcher/throttle/phase"
 )
 
 // rights are all that a node's account needs.
@@ -67,7 +67,7 @@ func TestRedisOutOfMemoryReal(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !evicts {
-			f.says(0, throttle.PhaseRefused, "OOM")
+			f.says(0, phase.Refused, "OOM")
 		}
 		t.Logf("%s: %d calls while memory was filled; states:\n%s", policy, during, f.states())
 		if err := other.FlushAll(t.Context()).Err(); err != nil {
@@ -95,7 +95,7 @@ func TestRedisAccountsOverTLSReal(t *testing.T) {
 		t.Log(row.name)
 		allow(t, admin, rights+" "+row.less)
 		if row.refused != "" {
-			refuses(t, options, throttle.PhaseRefused, row.refused)
+			refuses(t, options, phase.Refused, row.refused)
 			continue
 		}
 		f := startRealFleet(t, usual(), clients(t, 2, options)...)
@@ -110,13 +110,13 @@ func TestRedisAccountsOverTLSReal(t *testing.T) {
 	if err := errors.Join(admin.Del(t.Context(), limitKey).Err(), admin.Set(t.Context(), limitKey, "foreign", 0).Err()); err != nil {
 		t.Fatal(err)
 	}
-	refuses(t, options, throttle.PhaseRefused, "WRONGTYPE")
+	refuses(t, options, phase.Refused, "WRONGTYPE")
 	options.Password = "wrong"
-	refuses(t, options, throttle.PhaseRefused, "WRONGPASS")
+	refuses(t, options, phase.Refused, "WRONGPASS")
 	options.TLS = newAuthority(t).client(t)
-	refuses(t, options, throttle.PhaseAway, "certificate")
+	refuses(t, options, phase.Away, "certificate")
 	options.TLS = nil
-	refuses(t, options, throttle.PhaseAway, "")
+	refuses(t, options, phase.Away, "")
 }
 
 // guarded starts a Redis that talks TLS only, and returns an administrator's
@@ -146,7 +146,7 @@ func encrypted(t *testing.T, processes int, files map[string][]byte) (*container
 }
 
 // refuses says that a node comes into that phase and calls nothing.
-func refuses(t *testing.T, o redisclient.Options, phase throttle.Phase, words string) {
+func refuses(t *testing.T, o redisclient.Options, phase phase.Phase, words string) {
 	t.Helper()
 	f := startRealFleet(t, usual(), client(t, o))
 	f.says(0, phase, words)
@@ -196,7 +196,7 @@ func TestRedisIsValkeyReal(t *testing.T) {
 	f.works(time.Minute)
 	fault := time.Now()
 	s.Kill(port)
-	f.says(0, throttle.PhaseAway, "")
+	f.says(0, phase.Away, "")
 	s.Again(port)
 	f.goesOn(fault)
 	f.halt()

@@ -11,9 +11,9 @@ import (
 	"dispatcher/internal/embedded"
 	"dispatcher/internal/provider"
 	"dispatcher/internal/redisclient"
-	"dispatcher/throttle"
 	"dispatcher/throttle/control"
 	"dispatcher/throttle/limit/parameters"
+	"dispatcher/throttle/phase"
 )
 
 // A provider that closes each connection with its answer, and takes its time for
@@ -88,7 +88,7 @@ func TestAPausedLimitDialsNothing(t *testing.T) {
 	if _, err := operator.Set(t.Context(), control.Change{Values: parameters.Values{"paused": "true"}}); err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool { return f.Nodes[0].Limit().Phase == throttle.PhasePaused })
+	await(t, func() bool { return f.Nodes[0].Limit().Phase == phase.Paused })
 	before := f.Sum("dispatcher_sender_dials_total")
 	write(t, p, "jobs", 100, 200)
 	await(t, func() bool { return f.Nodes[0].Consumer().Lanes[0].Ready > 50 })

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"dispatcher/sender"
-	"dispatcher/throttle"
+	"dispatcher/throttle/phase"
 )
 
 // choosy is a provider that accepts so many calls in any second, and asks for three seconds of rest with each other one.
@@ -57,7 +57,7 @@ func TestANodeFollowsItsProvider(t *testing.T) {
 		if accepted < 95*200*seconds/100 || refused*100 > accepted+refused {
 			t.Errorf("got %d calls accepted and %d refused in %d s, want 95 %% of %d and one in a hundred", accepted, refused, seconds, 200*seconds)
 		}
-		if s := b.limiter.State(); s.Phase != throttle.PhaseRunning || s.Slowdown.Share(s.Settings.Contract) > 0.75 {
+		if s := b.limiter.State(); s.Phase != phase.Running || s.Slowdown.Share(s.Settings.Contract) > 0.75 {
 			t.Errorf("got phase %s and %+v, want a slowdown to about two thirds", s.Phase, s.Slowdown)
 		}
 		b.until(time.Minute, "all are settled", func() bool { return b.settled() == jobs })

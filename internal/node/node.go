@@ -38,6 +38,7 @@ import (
 	"dispatcher/sender"
 	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // Node is one process of the fleet. Make it with [New]; it can be run once.
@@ -344,7 +345,7 @@ func (n *Node) AdminAddr() string { return n.admin.Addr() }
 func (n *Node) LimitName() string { return n.cfg.Limits[0].Name }
 
 // Limit is the limiter's state now.
-func (n *Node) Limit() throttle.State { return n.limiter.State() }
+func (n *Node) Limit() phase.State { return n.limiter.State() }
 
 // Rules is the revision of the operators' rules that the node knows; 0: it knows none.
 func (n *Node) Rules() int64 { return n.rules.Revision() }

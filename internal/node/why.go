@@ -11,8 +11,8 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/expression"
 	"dispatcher/internal/why"
-	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // What holds up all jobs that are ready, beside what consumer.WaitsFor lists.
@@ -140,7 +140,7 @@ func (n *Node) whyLimit(name string) *why.Limit {
 	if i > 0 {
 		l.Waiting = n.consumer.Deferred()[name]
 		if set := n.limiter.Settings(i); set.Paused {
-			l.Why = throttle.PauseNote(set)
+			l.Why = phase.PauseNote(set)
 		}
 		return l
 	}
@@ -211,7 +211,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 func whyPaused(one *why.Job, s limit.Settings) {
 	if s.Paused {
 		one.WaitsFor, one.Until = waitsForResume, timeOf(s.PauseEnds())
-		one.Why = fmt.Sprintf("the limit %s is %s", one.Limit, throttle.PauseNote(s))
+		one.Why = fmt.Sprintf("the limit %s is %s", one.Limit, phase.PauseNote(s))
 	}
 }
 
@@ -236,19 +236,19 @@ func (n *Node) whyNobody() (waitsFor, text string, until time.Time) {
 	s := n.limiter.State()
 	note := s.Note()
 	switch s.Phase {
-	case throttle.PhasePaused:
+	case phase.Paused:
 		return waitsForResume, note, s.Settings.PauseEnds()
-	case throttle.PhaseBlocked:
+	case phase.Blocked:
 		return waitsForBlock, note, s.Until
-	case throttle.PhaseCooldown:
+	case phase.Cooldown:
 		return waitsForCooldown, note, s.Until
-	case throttle.PhaseChanging:
+	case phase.Changing:
 		return waitsForChange, note, s.Until
-	case throttle.PhaseStarting, throttle.PhaseAway, throttle.PhaseTooSlow, throttle.PhaseRefused:
+	case phase.Starting, phase.Away, phase.TooSlow, phase.Refused:
 		return waitsForRedis, s.Ready().Error(), until
-	case throttle.PhaseReserve:
+	case phase.Reserve:
 		note = s.Ready().Error()
-	case throttle.PhaseRunning:
+	case phase.Running:
 	}
 	if n.provider.Down() {
 		return string(consumer.WaitsForProvider), "the provider is " + n.provider.State(), until

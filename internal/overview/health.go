@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"dispatcher/internal/timetext"
-	"dispatcher/throttle"
+	"dispatcher/throttle/phase"
 )
 
 // State names what holds the fleet's jobs up.
@@ -20,8 +20,8 @@ const (
 	NotReady State = "not_ready" // no node can work
 	Paused   State = "paused"    // by an operator
 	Blocked  State = "blocked"   // the provider refuses calls, and asked for a rest
-	Cooldown       = State(throttle.PhaseCooldown)
-	Changing       = State(throttle.PhaseChanging)
+	Cooldown       = State(phase.Cooldown)
+	Changing       = State(phase.Changing)
 	Provider State = "provider" // the provider answers no node that has jobs
 	Idle     State = "idle"     // nothing waits
 	Slowed   State = "slowed"   // the first limit holds jobs up, at less than its cap: the provider refused calls
@@ -67,7 +67,7 @@ func (f *Fleet) holdUp() Health {
 			State: Blocked, Warn: true, Limit: f.Limit.Name,
 			Text: fmt.Sprintf("The provider refuses calls until %s: %s.", timetext.StampExact(f.Limit.Slowdown.BlockedUntil), wait),
 		}
-	case f.in(throttle.PhaseCooldown), f.in(throttle.PhaseChanging):
+	case f.in(phase.Cooldown), f.in(phase.Changing):
 		return Health{State: State(fresh[0].Phase), Warn: true, Limit: f.Limit.Name, Text: fmt.Sprintf("%s; %s.", sentence(fresh[0].Note), wait)}
 	case f.providerDown():
 		return Health{State: Provider, Warn: true, Text: fmt.Sprintf("The provider does not answer: %s.", wait)}
@@ -100,7 +100,7 @@ func (f *Fleet) every(is func(*Figures) bool) bool {
 }
 
 // in tells whether the limiters of all nodes are in a phase.
-func (f *Fleet) in(p throttle.Phase) bool {
+func (f *Fleet) in(p phase.Phase) bool {
 	return f.every(func(n *Figures) bool { return n.Phase == string(p) })
 }
 
@@ -186,7 +186,7 @@ func faultOf(n *Figures) string {
 	if c, fails := n.Fault(); fails {
 		return c.Name + ": " + c.Error + ";"
 	}
-	return string(throttle.PhaseStarting)
+	return string(phase.Starting)
 }
 
 func jobsText(jobs float64) string {

@@ -12,8 +12,8 @@ import (
 
 	"dispatcher/internal/figures"
 	"dispatcher/internal/limits"
-	"dispatcher/throttle"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/phase"
 )
 
 // working is a node that says this of itself.
@@ -136,8 +136,8 @@ func TestHealthNamesWhatHoldsJobsUp(t *testing.T) {
 	unready := working("n1", busy())
 	unready.Figures.Ready, unready.Figures.Checks = false, []figures.Check{{Name: "kafka", Error: "no broker answers"}}
 	cooling, changing := busy(), busy()
-	cooling.Phase, cooling.Note = string(throttle.PhaseCooldown), "cooldown until 2023-11-17T22:28:20Z: nothing is sent"
-	changing.Phase, changing.Note = string(throttle.PhaseChanging), "new settings begin at 2023-11-17T22:28:20Z"
+	cooling.Phase, cooling.Note = string(phase.Cooldown), "cooldown until 2023-11-17T22:28:20Z: nothing is sent"
+	changing.Phase, changing.Note = string(phase.Changing), "new settings begin at 2023-11-17T22:28:20Z"
 	for name, tc := range map[string]struct {
 		f    *Fleet
 		want State

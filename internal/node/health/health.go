@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"dispatcher/consumer"
-	"dispatcher/throttle"
+	"dispatcher/throttle/phase"
 )
 
 const (
@@ -20,8 +20,8 @@ const (
 var ErrProvider = errors.New("the provider does not answer this node")
 
 // Cause is why a node is unhealthy; nil: it is healthy.
-func Cause(limit throttle.State, breakerClosed bool) error {
-	if err := limit.Ready(); err != nil && limit.Phase != throttle.PhaseReserve {
+func Cause(limit phase.State, breakerClosed bool) error {
+	if err := limit.Ready(); err != nil && limit.Phase != phase.Reserve {
 		return err
 	}
 	if !breakerClosed {

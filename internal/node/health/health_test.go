@@ -12,7 +12,7 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/internal/node/breaker"
 	"dispatcher/sender"
-	"dispatcher/throttle"
+	"dispatcher/throttle/phase"
 )
 
 // member is a node of a fleet whose other nodes a test moves.
@@ -257,18 +257,18 @@ func TestWhatMakesANodeUnhealthy(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		state   throttle.State
+		state   phase.State
 		breaker *breaker.Breaker
 		want    bool
 	}{
-		{"running", throttle.State{Phase: throttle.PhaseRunning}, up(), false},
-		{"paused", throttle.State{Phase: throttle.PhasePaused}, up(), false},
-		{"cooling down", throttle.State{Phase: throttle.PhaseCooldown}, up(), false},
-		{"new settings", throttle.State{Phase: throttle.PhaseChanging}, up(), false},
-		{"on the reserve", throttle.State{Phase: throttle.PhaseReserve, Err: errCut}, up(), false},
-		{"away", throttle.State{Phase: throttle.PhaseAway, Err: errCut}, up(), true},
-		{"too slow", throttle.State{Phase: throttle.PhaseTooSlow}, up(), true},
-		{"no answers", throttle.State{Phase: throttle.PhaseRunning}, down, true},
+		{"running", phase.State{Phase: phase.Running}, up(), false},
+		{"paused", phase.State{Phase: phase.Paused}, up(), false},
+		{"cooling down", phase.State{Phase: phase.Cooldown}, up(), false},
+		{"new settings", phase.State{Phase: phase.Changing}, up(), false},
+		{"on the reserve", phase.State{Phase: phase.Reserve, Err: errCut}, up(), false},
+		{"away", phase.State{Phase: phase.Away, Err: errCut}, up(), true},
+		{"too slow", phase.State{Phase: phase.TooSlow}, up(), true},
+		{"no answers", phase.State{Phase: phase.Running}, down, true},
 	} {
 		if cause := Cause(c.state, c.breaker.Closed()); (cause != nil) != c.want {
 			t.Errorf("%s: got cause %v, want unhealthy: %v", c.name, cause, c.want)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"dispatcher/sender"
-	"dispatcher/throttle"
+	"dispatcher/throttle/phase"
 )
 
 // connect waits until a connection is ready.
@@ -26,8 +26,8 @@ func (p *Pacer) rare() bool {
 
 // grants reports whether a limiter grants slots in this phase. In the other phases no
 // connection is dialled, since it might wait for long.
-func grants(p throttle.Phase) bool {
-	return p == throttle.PhaseRunning || p == throttle.PhaseReserve
+func grants(p phase.Phase) bool {
+	return p == phase.Running || p == phase.Reserve
 }
 
 // demand is which connections the waiting jobs need. A provider that is down is probed

@@ -132,3 +132,10 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	}
 	return nil
 }
+
+// LeastLate is how late the slots of a node are at any rate that knows Redis's clock to this width: by the
+// mapping, the margin before the write, and the timer that wakes its caller.
+func LeastLate(width time.Duration) time.Duration {
+	const timer = 300 * time.Microsecond
+	return width + Margin + timer
+}

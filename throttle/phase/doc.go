@@ -1,0 +1,8 @@
+// Package phase says what a limiter does at present, and why no slot can be had: a [State] with its [Phase], as a readiness check and
+// people read it.
+//
+// # What it does not do
+//
+// It moves no limiter: package throttle does, and gives snapshots. It starts no goroutine, and nothing in it fails. Its errors are
+// those that a limiter met.
+package phase
