@@ -25,8 +25,8 @@
 // letter, the retry record and the result of a job; deadletter says what such records hold,
 // and produce writes them. group joins, commits, and drains at the end of an assignment.
 //
-// Below them, states, linked, turns, timers, sleepers, diversion, steps, backlog, lifetime and status are what schedule is made of,
-// as far as that knows nothing of its lock. offsets knows which offsets are complete and the format of a commit's metadata,
+// Below them, states, linked, order, turns, timers, sleepers, diversion, steps, backlog, lifetime and status are what schedule is made
+// of, as far as that knows nothing of its lock. batches has what record batches unpack to, offsets knows which offsets are complete and the format of a commit's metadata,
 // health remembers what is failing, broker and auth are the way to the cluster, and topicname
 // has the names of derived topics. Package dlq, beside this one, is for operators. A lint
 // rule holds that each imports only the ones below it.

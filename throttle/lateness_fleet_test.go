@@ -3,7 +3,6 @@ package throttle
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"dispatcher/throttle/lateness"
 	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
-	"dispatcher/throttle/phase"
 )
 
 // No window holds more than the cap while the lateness goes up and down, with
@@ -208,26 +206,4 @@ func (f *lateFleet) configure(_ context.Context, expected, to limit.Settings) (s
 	f.model.set = to
 	f.changes++
 	return script.ChangeDone, nil
-}
-
-// A node that Redis answers too slowly says what helps: the fleet by itself where the guard is auto and a
-// class of lateness is long enough, else the operator.
-func TestASlowRedisNamesItsRemedy(t *testing.T) {
-	t.Parallel()
-	fixed, auto := contract(300), autoContract(time.Second)
-	for _, row := range []struct {
-		contract limit.Contract
-		width    time.Duration
-		want     string
-	}{
-		{fixed, 8 * time.Millisecond, "its clock is known to 8ms only, and the lateness is 3ms; raise them with limit set --lateness --guard, or bring Redis nearer"},
-		{auto, 8 * time.Millisecond, "the fleet raises it within 15 s, to 50ms at most, or bring Redis nearer"},
-		{auto, 49400 * time.Microsecond, "to 50ms at most"},
-		{auto, 49500 * time.Microsecond, "raise them with limit set --lateness --guard, or bring Redis nearer"},
-	} {
-		s := phase.State{Phase: phase.TooSlow, Settings: seeded(row.contract), Width: row.width}
-		if got := s.Ready(); got == nil || !strings.Contains(got.Error(), row.want) {
-			t.Errorf("guard auto %t, known to %s: got %q, want %q", row.contract.Auto, row.width, got, row.want)
-		}
-	}
 }

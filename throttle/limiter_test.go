@@ -247,12 +247,6 @@ func TestAChangeThatStopsAllCallsHasAPhase(t *testing.T) {
 			t.Errorf("new settings that begin %v from now: got phase %s until %v (%v), want %s", begins, got.Phase, got.Until, got.Ready(), want)
 		}
 	}
-	s := phase.State{Phase: phase.Changing, Settings: seeded(contract(300)), Until: time.Unix(1_700_000_900, 0)}
-	s.Settings.By = "bob"
-	const note = "new settings begin at 2023-11-14T22:28:20Z, last change by bob: nothing is sent until units of those before are over; dispatcher limit undo goes back"
-	if got := s.Note(); got != note {
-		t.Errorf("got %q, want %q", got, note)
-	}
 }
 
 // Each job has an answer in its place, and slots rise.

@@ -199,16 +199,16 @@ func (f *realFleet) comesBack(fault time.Time) {
 }
 
 // says waits until the node's state is as given, and shows it.
-func (f *realFleet) says(node int, phase phase.Phase, words string) {
+func (f *realFleet) says(node int, want phase.Phase, words string) {
 	f.t.Helper()
 	ok := f.eventually(30*time.Second, func() bool {
 		s := f.nodes[node].State()
-		return s.Phase == phase && strings.Contains(fmt.Sprint(s.Ready()), words)
+		return s.Phase == want && strings.Contains(fmt.Sprint(s.Ready()), words)
 	})
 	if !ok {
-		f.t.Fatalf("node %d never was %s with %q; states:\n%s", node, phase, words, f.states())
+		f.t.Fatalf("node %d never was %s with %q; states:\n%s", node, want, words, f.states())
 	}
-	f.t.Logf("node %d is %s: %v", node, phase, f.nodes[node].State().Ready())
+	f.t.Logf("node %d is %s: %v", node, want, f.nodes[node].State().Ready())
 }
 
 // silent says that no node has called since then.

@@ -146,10 +146,10 @@ func encrypted(t *testing.T, processes int, files map[string][]byte) (*container
 }
 
 // refuses says that a node comes into that phase and calls nothing.
-func refuses(t *testing.T, o redisclient.Options, phase phase.Phase, words string) {
+func refuses(t *testing.T, o redisclient.Options, want phase.Phase, words string) {
 	t.Helper()
 	f := startRealFleet(t, usual(), client(t, o))
-	f.says(0, phase, words)
+	f.says(0, want, words)
 	f.halt()
 	f.silent(time.Time{})
 }

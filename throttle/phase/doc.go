@@ -3,6 +3,6 @@
 //
 // # What it does not do
 //
-// It moves no limiter: package throttle does, and gives snapshots. It starts no goroutine, and nothing in it fails. Its errors are
-// those that a limiter met.
+// It moves no limiter: package throttle does, and gives snapshots. It starts no goroutine, and nothing in it fails. [State.Ready] returns an
+// error that describes the state; it wraps Redis's own answer where there is one.
 package phase

@@ -19,7 +19,7 @@ type Keys struct {
 	seed  maphash.Seed
 }
 
-// NewKeys names those of an order.
+// NewKeys returns the Keys of an order, with a seed of their own.
 func NewKeys(o Order) Keys { return Keys{o, maphash.MakeSeed()} }
 
 // Of names the key queue of a record; 0: it has none, and no order. fromRetry: it is the record of a retry

@@ -9,7 +9,7 @@ type Place[T any] struct {
 	joined bool
 }
 
-// NewPlace is that of a job that has not joined its queue yet, which [Keys.Of] has named.
+// NewPlace is the place of a job that has not joined yet. key is what [Keys.Of] returned.
 func NewPlace[T any](key uint64) Place[T] { return Place[T]{key: key} }
 
 // Key names the queue; 0: the job has none.
@@ -27,8 +27,8 @@ type Links[T any] interface {
 	Bytes(one *T) int       // of a job in memory; always the same
 }
 
-// Queues are the key queues of one partition and one assignment. The zero value is that of an assignment which has ended: no job may
-// join any more.
+// Queues are the key queues of one partition and one assignment. The zero value is for an assignment that has ended: Leave returns nil,
+// and Join must not be called.
 type Queues[T any, L Links[T]] struct {
 	last    map[uint64]*T // of each queue; nil: a job that was released has closed it
 	waiting linked.Volume
@@ -40,9 +40,10 @@ func NewQueues[T any, L Links[T]]() Queues[T, L] { return Queues[T, L]{last: mak
 // Waiting is the volume of the jobs that wait behind another one.
 func (q *Queues[T, L]) Waiting() linked.Volume { return q.waiting }
 
-// Join puts a job into its queue. first: it may go, as may one that has no queue, or that has joined before, since then it is its turn.
-// Otherwise it waits behind the job previous; nil: its queue is closed, and it has not joined.
-func (q *Queues[T, L]) Join(one *T) (first bool, previous *T) {
+// Join puts a job into its queue. The job may go if it is the first there, or has no queue. A job may join again only when it is the first
+// of its queue; it may go then. Otherwise previous is the job that it waits behind. Where previous is nil, the queue is closed, and the job
+// has not joined.
+func (q *Queues[T, L]) Join(one *T) (mayGo bool, previous *T) {
 	var of L
 	at := of.Place(one)
 	if at.key == 0 || at.joined {
@@ -63,7 +64,8 @@ func (q *Queues[T, L]) Join(one *T) (first bool, previous *T) {
 }
 
 // Leave takes the first job out of its queue, and returns the next one, which may go; nil: none. After a job that is not settled none may
-// go on this node: it would overtake that job. So its queue is closed then, and those that waited there are dropped.
+// go on this node: it would overtake that job. So its queue is closed then, and those that waited there are dropped. Leave has no effect
+// on a job that has not joined, or after the end of the assignment.
 func (q *Queues[T, L]) Leave(one *T, settled bool) (next *T) {
 	var of L
 	at := of.Place(one)

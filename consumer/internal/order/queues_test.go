@@ -25,61 +25,67 @@ func TestJobsOfAKeyGoOneAtATime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		queues := order.NewQueues[item, links]()
-		waiting := map[uint64][]*item{} // of each key: the first job, and those behind it
+		queued := map[uint64][]*item{} // of each key: the first job, and those behind it
 		closed := map[uint64]bool{}
 		key := rapid.Uint64Range(0, 3)
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				name := key.Draw(t, "key")
 				one := &item{bytes: rapid.IntRange(1, 9).Draw(t, "bytes"), place: order.NewPlace[item](name)}
-				first, previous := queues.Join(one)
-				line := waiting[name]
+				mayGo, previous := queues.Join(one)
+				line := queued[name]
 				switch {
 				case name == 0 || len(line) == 0 && !closed[name]:
-					if !first || previous != nil {
-						t.Fatalf("got first %v and previous %v for key %d, want it to be the first", first, previous, name)
+					if !mayGo || previous != nil {
+						t.Fatalf("got may go %v and previous %p for key %d, want it to be the first", mayGo, previous, name)
 					}
 				case closed[name]:
-					if first || previous != nil || one.place.Joined() {
-						t.Fatalf("got first %v, previous %v and joined %v, want none: key %d is closed", first, previous, one.place.Joined(), name)
+					if mayGo || previous != nil || one.place.Joined() {
+						t.Fatalf("got may go %v, previous %p and joined %v, want none: key %d is closed", mayGo, previous, one.place.Joined(), name)
 					}
 				default:
-					if last := line[len(line)-1]; first || previous != last || last.place.Behind() != one {
-						t.Fatalf("got first %v and previous %v for key %d, want it to wait behind the last one, %v", first, previous, name, last)
+					if last := line[len(line)-1]; mayGo || previous != last || last.place.Behind() != one {
+						t.Fatalf("got may go %v and previous %p for key %d, want it to wait behind the last one, %p", mayGo, previous, name, last)
 					}
 				}
 				if name != 0 && !closed[name] {
-					waiting[name] = append(line, one)
+					queued[name] = append(line, one)
 				}
 			},
 			"join again": func(t *rapid.T) {
 				name := key.Draw(t, "key")
-				if len(waiting[name]) == 0 {
+				if len(queued[name]) == 0 {
 					return
 				}
-				if first, previous := queues.Join(waiting[name][0]); !first || previous != nil {
-					t.Fatalf("got first %v and previous %v for the job that holds key %d, want it to go", first, previous, name)
+				if mayGo, previous := queues.Join(queued[name][0]); !mayGo || previous != nil {
+					t.Fatalf("got may go %v and previous %p for the job that holds key %d, want it to go", mayGo, previous, name)
 				}
 			},
 			"leave": func(t *rapid.T) {
 				name, settled := key.Draw(t, "key"), rapid.Bool().Draw(t, "settled")
-				line := waiting[name]
+				line := queued[name]
 				if len(line) == 0 {
 					return
 				}
 				var want *item
-				if waiting[name] = line[1:]; !settled {
-					waiting[name], closed[name] = nil, true
+				if queued[name] = line[1:]; !settled {
+					queued[name], closed[name] = nil, true
 				} else if len(line) > 1 {
 					want = line[1]
 				}
-				if next := queues.Leave(line[0], settled); next != want {
-					t.Fatalf("got %v behind a job of key %d, settled %v, want %v", next, name, settled, want)
+				if next := queues.Leave(line[0], settled); next != want || line[0].place.Behind() != nil {
+					t.Fatalf("got %p behind a job of key %d, settled %v, which keeps %p; want %p, and that it keeps none", next, name, settled, line[0].place.Behind(), want)
+				}
+			},
+			"leave without a queue": func(t *rapid.T) {
+				one := &item{place: order.NewPlace[item](key.Draw(t, "key"))}
+				if next := queues.Leave(one, rapid.Bool().Draw(t, "settled")); next != nil {
+					t.Fatalf("got %p behind a job that has not joined, want none", next)
 				}
 			},
 			"": func(t *rapid.T) {
 				var want linked.Volume
-				for _, line := range waiting {
+				for _, line := range queued {
 					for _, one := range line[min(1, len(line)):] {
 						want.Plus(one.bytes)
 					}
@@ -124,6 +130,9 @@ func TestKeysNameQueues(t *testing.T) {
 	} {
 		keys := order.NewKeys(c.by)
 		got, other := keys.Of([]byte(c.key), c.fromRetry), keys.Of([]byte("another"), c.fromRetry)
+		if again := keys.Of([]byte(c.key), c.fromRetry); again != got {
+			t.Errorf("order %s, key %q: got queue %d and then %d, want one", c.by, c.key, got, again)
+		}
 		if own, all := got != 0 && got != other, got != 0 && got == other; own != c.want || all != c.all {
 			t.Errorf("order %s, key %q, retry topic %v: got queue %d, and %d for another key", c.by, c.key, c.fromRetry, got, other)
 		}

@@ -211,11 +211,11 @@ func (p *Partition) mayGo(d *Delivery) bool {
 // joinKeyQueue puts a job into its key queue, and tells whether it may go. Where the queue is closed the job is dropped: its offset
 // stays open.
 func (p *Partition) joinKeyQueue(d *Delivery) bool {
-	first, previous := p.keyQueues.Join(d)
+	mayGo, previous := p.keyQueues.Join(d)
 	if previous != nil {
 		d.noteStep("waits behind another job of its key", slog.Int64("previous", previous.Job.Offset))
 	}
-	return first
+	return mayGo
 }
 
 // drop drops the jobs that were not handed out, but for the diverted: the settler may have

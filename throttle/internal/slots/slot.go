@@ -133,8 +133,8 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	return nil
 }
 
-// LeastLate is how late the slots of a node are at any rate that knows Redis's clock to this width: by the
-// mapping, the margin before the write, and the timer that wakes its caller.
+// LeastLate is the smallest lateness at which a node can use slots that knows Redis's clock to this width: the width, the margin before
+// the write, and the timer that wakes the caller.
 func LeastLate(width time.Duration) time.Duration {
 	const timer = 300 * time.Microsecond
 	return width + Margin + timer
