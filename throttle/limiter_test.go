@@ -1,10 +1,13 @@
 package throttle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -245,6 +248,36 @@ func TestAChangeThatStopsAllCallsHasAPhase(t *testing.T) {
 		got := l.State()
 		if got.Phase != want || got.Ready() != nil || want == phase.Changing && !got.Until.Equal(now.Add(begins)) {
 			t.Errorf("new settings that begin %v from now: got phase %s until %v (%v), want %s", begins, got.Phase, got.Until, got.Ready(), want)
+		}
+	}
+}
+
+// A node says where its file differs from Redis: each setting, and no other.
+func TestANodeSaysWhereItsFileDiffers(t *testing.T) {
+	t.Parallel()
+	for want, change := range map[string]func(*limit.Settings){
+		"":                               func(s *limit.Settings) { s.Paused = true },
+		`cap="150, and 300 in the file"`: func(s *limit.Settings) { s.Cap = 150 },
+		`ignore_throttled="true, and false in the file"`: func(s *limit.Settings) { s.IgnoreThrottled = true },
+		`weights="acme=5, and none in the file"`:         func(s *limit.Settings) { s.Weights = "acme=5" },
+	} {
+		var log bytes.Buffer
+		l, err := New(Options{
+			Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300)),
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := seeded(contract(300))
+		change(&s)
+		l.learn(s, true)
+		_, got, _ := strings.Cut(strings.TrimSpace(log.String()), "limit set changes them\" ")
+		if _, rest, ok := strings.Cut(got, "limit=provider "); ok {
+			got = rest
+		}
+		if got != want || (log.Len() > 0) != (want != "") {
+			t.Errorf("got the warning %q, want one that ends with %q", log.String(), want)
 		}
 	}
 }

@@ -1,9 +1,13 @@
 package throttle
 
 import (
+	"cmp"
+	"fmt"
+	"log/slog"
 	"time"
 
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 	"dispatcher/throttle/phase"
 )
 
@@ -51,14 +55,26 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 	l.metrics.Settings(s)
 	l.noteSpacing()
 	l.bounded.Store(s.MaxInFlight > 0)
-	if first && (s.Stated() != old.Stated() || s.Algorithm != old.Algorithm) {
-		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them",
-			"redis", s.Contract, "redis_algorithm", s.Algorithm, "file", old.Contract, "file_algorithm", old.Algorithm)
+	if first {
+		l.warnOfFile(s, old)
 	}
 	if l.opts.Learned != nil {
 		l.opts.Learned(s)
 	}
 	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "algorithm", s.Algorithm, "contract", s.Contract)
+}
+
+// warnOfFile says where Redis holds other settings than the file. A pause is no setting of a file.
+func (l *Limiter) warnOfFile(redis, file limit.Settings) {
+	var differ []any
+	for _, p := range parameters.Differences(file, redis) {
+		if p.Kind != parameters.Pause {
+			differ = append(differ, slog.String(p.Name, fmt.Sprintf("%s, and %s in the file", cmp.Or(p.Text(redis), "none"), cmp.Or(p.Text(file), "none"))))
+		}
+	}
+	if len(differ) > 0 {
+		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them", differ...)
+	}
 }
 
 // noteSlowdown shows what is left of the limit, and has callers plan with it.
