@@ -26,8 +26,8 @@
 // and produce writes them. group joins, commits, and drains at the end of an assignment.
 //
 // Below them, states, linked, order, turns, timers, sleepers, diversion, steps, backlog, lifetime and status are what schedule is made
-// of, as far as that knows nothing of its lock. batches has what record batches unpack to, offsets knows which offsets are complete and the format of a commit's metadata,
-// health remembers what is failing, broker and auth are the way to the cluster, and topicname
+// of, as far as that knows nothing of its lock. batches has what record batches unpack to, offsets knows which offsets are complete and
+// the format of a commit's metadata, health remembers what is failing, broker and auth are the way to the cluster, and topicname
 // has the names of derived topics. Package dlq, beside this one, is for operators. A lint
 // rule holds that each imports only the ones below it.
 //

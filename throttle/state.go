@@ -64,13 +64,11 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "algorithm", s.Algorithm, "contract", s.Contract)
 }
 
-// warnOfFile says where Redis holds other settings than the file. A pause is no setting of a file.
+// warnOfFile says where Redis holds other settings than the file.
 func (l *Limiter) warnOfFile(redis, file limit.Settings) {
 	var differ []any
-	for _, p := range parameters.Differences(file, redis) {
-		if p.Kind != parameters.Pause {
-			differ = append(differ, slog.String(p.Name, fmt.Sprintf("%s, and %s in the file", cmp.Or(p.Text(redis), "none"), cmp.Or(p.Text(file), "none"))))
-		}
+	for _, p := range parameters.UnlikeFile(file, redis) {
+		differ = append(differ, slog.String(p.Name, fmt.Sprintf("%s, and %s in the file", cmp.Or(p.Text(redis), "none"), cmp.Or(p.Text(file), "none"))))
 	}
 	if len(differ) > 0 {
 		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them", differ...)

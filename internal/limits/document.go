@@ -174,10 +174,8 @@ func differences(file, redis limit.Settings) []Difference {
 	if file.Gate != redis.Gate {
 		found = append(found, Difference{"place", placeOf(file.Terms), placeOf(redis.Terms)})
 	}
-	for _, p := range parameters.Differences(file, redis) {
-		if p.Kind == parameters.Term || p.Kind == parameters.Fixed {
-			found = append(found, Difference{p.Name, ValueText(p, file), ValueText(p, redis)})
-		}
+	for _, p := range parameters.UnlikeFile(file, redis) {
+		found = append(found, Difference{p.Name, ValueText(p, file), ValueText(p, redis)})
 	}
 	return found
 }

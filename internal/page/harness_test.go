@@ -98,8 +98,8 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 	}
 	background.Run(t, server.Run)
 	s.url = "http://" + server.Addr()
-	if jobs == 0 { // a pause is to find nothing that waits
-		s.awaitCalls(codes)
+	if jobs == 0 {
+		s.awaitCodes()
 	}
 	return s
 }
@@ -107,25 +107,33 @@ func newSite(t *testing.T, jobs int, tokens ...auth.Token) *site {
 // codes is how many urgent jobs each site gets.
 const codes = 20
 
-// awaitCalls waits until the provider got so many calls.
-func (s *site) awaitCalls(n int) {
+// awaitCodes waits until the urgent jobs were called: a pause is to find nothing that waits.
+func (s *site) awaitCodes() {
 	s.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); s.parts.Provider.Count() < n; <-tick.C {
-		if got := s.parts.Provider.Count(); time.Now().After(deadline) {
-			s.Fatalf("the provider got %d calls within a minute, want %d", got, n)
+	s.await(func() error {
+		if got := s.parts.Provider.Count(); got < codes {
+			return fmt.Errorf("the provider got %d calls, want %d", got, codes)
 		}
-	}
+		return nil
+	})
 }
 
 // awaitLimit waits until a node has put the limit of the file into Redis.
 func (s *site) awaitLimit(r limits.Reader) {
 	s.Helper()
+	s.await(func() error {
+		_, err := r.Read(s.Context(), "provider", nil)
+		return err
+	})
+}
+
+// await waits for a minute at most until lacks is nil; then the test fails with what is lacking.
+func (s *site) await(lacks func() error) {
+	s.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
-		_, err := r.Read(s.Context(), "provider", nil)
+		err := lacks()
 		if err == nil {
 			return
 		}

@@ -144,8 +144,11 @@ func (c *Control) configure(ctx context.Context, from, to limit.Settings) (scrip
 			return true
 		}
 		now, unread := c.Get(ctx)
-		status = script.ChangeDone // the first was made, and changed what is expected
-		return unread == nil && now.Pack() == to.Pack()
+		made := unread == nil && now.Pack() == to.Pack() // the first was made, and changed what is expected
+		if made {
+			status = script.ChangeDone
+		}
+		return made
 	})
 	return status, err
 }
