@@ -252,30 +252,36 @@ func TestAChangeThatStopsAllCallsHasAPhase(t *testing.T) {
 	}
 }
 
-// A node says where its file differs from Redis: each setting, and no other.
+// A node says where its file differs from Redis: each setting, no other, and how to end the difference.
 func TestANodeSaysWhereItsFileDiffers(t *testing.T) {
 	t.Parallel()
-	for want, change := range map[string]func(*limit.Settings){
-		"":                               func(s *limit.Settings) { s.Paused = true },
-		`cap="150, and 300 in the file"`: func(s *limit.Settings) { s.Cap = 150 },
-		`ignore_throttled="true, and false in the file"`: func(s *limit.Settings) { s.IgnoreThrottled = true },
-		`weights="acme=5, and none in the file"`:         func(s *limit.Settings) { s.Weights = "acme=5" },
+	const change, restart = `remedy="change the file, or use limit set"`, `remedy="change the file, or stop the fleet and delete the limit"`
+	auto := contract(300)
+	auto.Spread = 7 * time.Millisecond
+	auto = auto.WithLateness(3 * time.Millisecond)
+	for want, c := range map[string]struct {
+		file  limit.Contract
+		redis func(*limit.Settings)
+	}{
+		"": {contract(300), func(s *limit.Settings) { s.Paused, s.MaxCap = true, 400 }},
+		`cap="150, and 300 in the file" ` + change:                                          {contract(300), func(s *limit.Settings) { s.Cap = 150 }},
+		`ignore_throttled="true, and false in the file" ` + change:                          {contract(300), func(s *limit.Settings) { s.IgnoreThrottled = true }},
+		`weights="acme=5, and none in the file" ` + change:                                  {contract(300), func(s *limit.Settings) { s.Weights = "acme=5" }},
+		`max_nodes="8, and 0 in the file" ` + restart:                                       {contract(300), func(s *limit.Settings) { s.MaxNodes = 8 }},
+		`guard="10ms, and auto in the file" lateness="3ms, and auto in the file" ` + change: {auto, func(s *limit.Settings) { s.Auto = false }},
 	} {
 		var log bytes.Buffer
 		l, err := New(Options{
-			Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(contract(300)),
+			Redis: &redis.Client{}, Namespace: "ns", Name: "provider", Node: "n", Limit: specOf(c.file),
 			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := seeded(contract(300))
-		change(&s)
+		s := seeded(c.file)
+		c.redis(&s)
 		l.learn(s, true)
-		_, got, _ := strings.Cut(strings.TrimSpace(log.String()), "limit set changes them\" ")
-		if _, rest, ok := strings.Cut(got, "limit=provider "); ok {
-			got = rest
-		}
+		_, got, _ := strings.Cut(strings.TrimSpace(log.String()), "in force\" limit=provider ")
 		if got != want || (log.Len() > 0) != (want != "") {
 			t.Errorf("got the warning %q, want one that ends with %q", log.String(), want)
 		}

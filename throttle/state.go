@@ -67,11 +67,15 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 // warnOfFile says where Redis holds other settings than the file.
 func (l *Limiter) warnOfFile(redis, file limit.Settings) {
 	var differ []any
+	remedy := "change the file, or use limit set"
 	for _, p := range parameters.UnlikeFile(file, redis) {
-		differ = append(differ, slog.String(p.Name, fmt.Sprintf("%s, and %s in the file", cmp.Or(p.Text(redis), "none"), cmp.Or(p.Text(file), "none"))))
+		differ = append(differ, slog.String(p.Name, fmt.Sprintf("%s, and %s in the file", cmp.Or(p.Display(redis), "none"), cmp.Or(p.Display(file), "none"))))
+		if p.Kind == parameters.Fixed {
+			remedy = "change the file, or stop the fleet and delete the limit"
+		}
 	}
 	if len(differ) > 0 {
-		l.log.Warn("redis holds other settings than the file; those in redis hold; limit set changes them", differ...)
+		l.log.Warn("redis holds other settings than the file, and those in redis are in force", append(differ, slog.String("remedy", remedy))...)
 	}
 }
 

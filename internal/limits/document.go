@@ -175,7 +175,7 @@ func differences(file, redis limit.Settings) []Difference {
 		found = append(found, Difference{"place", placeOf(file.Terms), placeOf(redis.Terms)})
 	}
 	for _, p := range parameters.UnlikeFile(file, redis) {
-		found = append(found, Difference{p.Name, ValueText(p, file), ValueText(p, redis)})
+		found = append(found, Difference{p.Name, p.Display(file), p.Display(redis)})
 	}
 	return found
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"dispatcher/internal/timetext"
 	"dispatcher/throttle/limit"
 	"dispatcher/throttle/limit/parameters"
 )
@@ -58,18 +57,4 @@ func valuesOf(s limit.Settings, guardrails bool) map[string]any {
 		}
 	}
 	return values
-}
-
-// ValueText writes a setting as it is written in the configuration.
-func ValueText(p parameters.Parameter, s limit.Settings) string {
-	d, timed := p.Value(s).(time.Duration)
-	switch {
-	case s.Auto && (p.Name == "guard" || p.Name == "lateness"):
-		return parameters.Auto
-	case timed:
-		return timetext.Short(d)
-	case p.Kind == parameters.Guardrail && p.Text(s) == "0":
-		return "none"
-	}
-	return p.Text(s)
 }

@@ -172,7 +172,7 @@ func (n *Node) whyJob(s consumer.Stay, now time.Time) why.Job {
 		_, text, _ := n.whyNobody()
 		one.Why = fmt.Sprintf("as many jobs of lane %s are ready and in flight on this node as may be (kafka.workers): %s", s.Lane, text)
 	case consumer.WaitsForSleepers:
-		one.Why = "as many jobs sleep in memory on this node as may (kafka.max_asleep), and no new one is made ready"
+		one.Why = "as many jobs sleep in memory, of this node or of its partition, as may (kafka.max_asleep, kafka.max_asleep_bytes)"
 	case consumer.WaitsForOffsets:
 		one.Why = "a job far before it in its partition is not settled, and no later offset can be kept track of"
 	case consumer.WaitsForOrder:

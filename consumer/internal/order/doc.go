@@ -1,10 +1,10 @@
 // Package order has the jobs of a key, or of a partition, go one at a time, in the order of their offsets. [Order] is the setting. [Keys]
 // names the key queue of a record. [Queues] holds the key queues of one partition during one assignment.
 //
-// A key queue is the jobs of one key whose offsets the tracker has opened. Its first job holds the key until it is settled: while it is
-// ready, with a worker, asleep after a call or until a limit lets it pass, and while its record is being written. The others wait behind
-// it. So within an assignment one job of a key is out at a time. They go in the order of their offsets, but for those with a not-before,
-// which join when they are due. In partition order the partition is the key.
+// A key queue is the jobs of one key that have joined it and are not settled. A job joins once nothing but its order may hold it. The
+// first job holds the key until it is settled: while it is ready, with a worker, asleep after a call or until a limit lets it pass, and
+// while its record is being written. The others wait behind it. So within an assignment one job of a key is out at a time. They go in the
+// order of their offsets, but for those with a not-before, which join when they are due. In partition order the partition is the key.
 //
 // The scheduler calls Join and Leave. This is what its events mean for a key:
 //

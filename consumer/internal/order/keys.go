@@ -22,6 +22,9 @@ type Keys struct {
 // NewKeys returns the Keys of an order, with a seed of their own.
 func NewKeys(o Order) Keys { return Keys{o, maphash.MakeSeed()} }
 
+// Order is the order that the queues keep.
+func (k Keys) Order() Order { return k.order }
+
 // Of names the key queue of a record; 0: it has none, and no order. fromRetry: it is the record of a retry
 // topic, which has left the order of its partition; with order [Key], such records keep that of a key.
 func (k Keys) Of(key []byte, fromRetry bool) uint64 {

@@ -124,7 +124,7 @@ func (p *Partition) take() (d *Delivery, fresh bool) {
 func (p *Partition) takeReturning() *Delivery {
 	for p.returning.Head() != nil && !p.yields {
 		if d := p.returning.Pop(); p.mayGo(d) {
-			p.yields = p.sched.opts.Order != order.Partition
+			p.yields = p.sched.keys.Order() != order.Partition
 			return d
 		}
 	}

@@ -412,7 +412,7 @@ func TestRetriesTakeTurns(t *testing.T) {
 	for by, want := range map[order.Order][]int64{order.None: {4, 0, 5, 1, 6, 2, 7, 3}, order.Partition: {0, 1, 2, 3, 4, 5, 6, 7}} {
 		l := &Lane{name: "default", mostJobs: 1}
 		w := newBench(l)
-		w.opts.Order, w.keys = by, order.NewKeys(by)
+		w.keys = order.NewKeys(by)
 		p := partition(w.NewAssignment(), l, 0)
 		addJobs(p, make([]byte, 8)...)
 		for range 4 {

@@ -60,7 +60,7 @@ func (d *Delivery) Dead(f deadletter.Failure, o Outcome) {
 func (d *Delivery) RetryLater(at time.Time, f deadletter.Failure) bool {
 	s := d.part.sched
 	delay := diversion.DelayOf(s.opts.RetryTopics, time.Until(at))
-	if s.opts.Order != order.None || delay == 0 {
+	if s.keys.Order() != order.None || delay == 0 {
 		return false
 	}
 	if !BeginRecord(d) {

@@ -152,7 +152,7 @@ func (d *Delivery) addTo(piles *status.Piles, value ValueOf) {
 		if v, ok := value(d, d.limit); ok {
 			piles.AddToValue(d.limit, v)
 		}
-	case d.part.sched.opts.Order == order.Key && d.keyQueue.Joined() && (d.keyQueue.Behind() != nil || d.state == states.Waiting):
+	case d.part.sched.keys.Order() == order.Key && d.keyQueue.Joined() && (d.keyQueue.Behind() != nil || d.state == states.Waiting):
 		piles.AddToKey(d.keyQueue.Key(), d.Job.Key)
 	}
 }

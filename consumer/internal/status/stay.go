@@ -19,7 +19,7 @@ type WaitsFor string
 // What jobs wait for. A job that is ready or taken waits for something outside the scheduler.
 const (
 	WaitsForLane     WaitsFor = "lane"       // as many jobs of its lane are ready and in flight as may be
-	WaitsForSleepers WaitsFor = "sleepers"   // as many jobs sleep as may
+	WaitsForSleepers WaitsFor = "sleepers"   // as many jobs sleep as may, of the node or of its partition
 	WaitsForOffsets  WaitsFor = "offsets"    // the lowest open offset of its partition is too far behind
 	WaitsForOrder    WaitsFor = "order"      // a job of its key goes first; in partition order, one of its partition
 	WaitsForTime     WaitsFor = "not_before" // its not-before, or the delay of its retry topic

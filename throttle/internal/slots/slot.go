@@ -133,8 +133,8 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	return nil
 }
 
-// LeastLate is the smallest lateness at which a node can use slots that knows Redis's clock to this width: the width, the margin before
-// the write, and the timer that wakes the caller.
+// LeastLate is how late a node begins each call at least, if it knows Redis's clock to this width: the width, the margin before the
+// write, and the timer that wakes the caller. A node can use slots only with a longer lateness.
 func LeastLate(width time.Duration) time.Duration {
 	const timer = 300 * time.Microsecond
 	return width + Margin + timer

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"dispatcher/internal/fault"
+	"dispatcher/internal/timetext"
 	"dispatcher/throttle/limit"
 )
 
@@ -118,6 +119,20 @@ func (p Parameter) Text(s limit.Settings) string {
 		return Auto
 	}
 	return fmt.Sprint(p.Value(s))
+}
+
+// Display is the value for people: a guard and a lateness that the fleet chooses are auto, and a guardrail of 0 is none.
+func (p Parameter) Display(s limit.Settings) string {
+	d, timed := p.Value(s).(time.Duration)
+	switch {
+	case s.Auto && (p.Name == "guard" || p.Name == "lateness"):
+		return Auto
+	case timed:
+		return timetext.Short(d)
+	case p.Kind == Guardrail && p.Text(s) == "0":
+		return "none"
+	}
+	return p.Text(s)
 }
 
 // set reads a value. The error says what a text must be.

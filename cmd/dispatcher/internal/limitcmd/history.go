@@ -79,7 +79,7 @@ func became(e control.Entry) string {
 				words = append(words, exceptionText(c))
 			}
 		case p.Kind != parameters.Pause:
-			changed(p.Name, limits.ValueText(p, e.From), limits.ValueText(p, e.To))
+			changed(p.Name, p.Display(e.From), p.Display(e.To))
 		case e.To.Paused:
 			words = append(words, "paused")
 		default:

@@ -90,7 +90,7 @@ func (s printed) printRest(table io.Writer, now limit.Settings) {
 	unset := limit.Spec{}.Settings()
 	for _, p := range parameters.All {
 		if p.Of(now.Terms) && !slices.Contains(shown, p.Name) && p.Value(now) != p.Value(unset) {
-			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, cli.Quoted(limits.ValueText(p, now)), strings.ReplaceAll(p.About, "`", ""))
+			_, _ = fmt.Fprintf(table, "  %s\t%s\t%s\n", p.Name, cli.Quoted(p.Display(now)), strings.ReplaceAll(p.About, "`", ""))
 		}
 	}
 }
