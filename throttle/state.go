@@ -1,9 +1,6 @@
 package throttle
 
 import (
-	"cmp"
-	"fmt"
-	"log/slog"
 	"time"
 
 	"dispatcher/throttle/limit"
@@ -56,27 +53,12 @@ func (l *Limiter) learn(s limit.Settings, first bool) {
 	l.noteSpacing()
 	l.bounded.Store(s.MaxInFlight > 0)
 	if first {
-		l.warnOfFile(s, old)
+		parameters.WarnOfFile(l.log, old, s)
 	}
 	if l.opts.Learned != nil {
 		l.opts.Learned(s)
 	}
 	l.log.Info("limit settings in force", "revision", s.Revision, "by", s.By, "paused", s.Paused, "algorithm", s.Algorithm, "contract", s.Contract)
-}
-
-// warnOfFile says where Redis holds other settings than the file.
-func (l *Limiter) warnOfFile(redis, file limit.Settings) {
-	var differ []any
-	remedy := "change the file, or use limit set"
-	for _, p := range parameters.UnlikeFile(file, redis) {
-		differ = append(differ, slog.String(p.Name, fmt.Sprintf("%s, and %s in the file", cmp.Or(p.Display(redis), "none"), cmp.Or(p.Display(file), "none"))))
-		if p.Kind == parameters.Fixed {
-			remedy = "change the file, or stop the fleet and delete the limit"
-		}
-	}
-	if len(differ) > 0 {
-		l.log.Warn("redis holds other settings than the file, and those in redis are in force", append(differ, slog.String("remedy", remedy))...)
-	}
 }
 
 // noteSlowdown shows what is left of the limit, and has callers plan with it.

@@ -13,6 +13,7 @@ import (
 	"dispatcher/throttle/internal/script"
 	"dispatcher/throttle/internal/slots"
 	"dispatcher/throttle/limit"
+	"dispatcher/throttle/limit/parameters"
 )
 
 // Gate is one more limit that a job counts on, after the first: at most the cap in any
@@ -62,6 +63,7 @@ type gate struct {
 	limit.Settings // the newest that it has seen
 
 	name  string
+	known bool // Redis has named its settings
 	quota quotaMemory
 }
 
@@ -126,6 +128,10 @@ func (k *Known) Outlives(gate int) bool { return k.all[gate].Calendar != "" }
 func (k *Known) Take(reply script.Choice, now int64, first limit.Terms) (news, stricter bool) {
 	for i, set := range reply.Gates {
 		g := &k.all[i]
+		if !g.known {
+			g.known = true
+			parameters.WarnOfFile(k.log.With("gate", g.name), g.Settings, set)
+		}
 		if set == g.Settings || g.Newer(set) {
 			continue
 		}

@@ -177,12 +177,6 @@ func Differences(a, b limit.Settings) []Parameter {
 	})
 }
 
-// UnlikeFile are the terms of which a file states another value than Redis holds. A pause and exceptions stand in no file, and
-// guardrails are no terms.
-func UnlikeFile(file, redis limit.Settings) []Parameter {
-	return slices.DeleteFunc(Differences(file, redis), func(p Parameter) bool { return p.Kind != Term && p.Kind != Fixed })
-}
-
 // Shown is the name in JSON: a duration is in seconds there, and its name ends in _s.
 func (p Parameter) Shown() string {
 	if _, timed := p.Value(limit.Settings{}).(time.Duration); timed {
