@@ -20,5 +20,6 @@
 //
 // The command exits with 1 unless all are killed. It never writes to the tree:
 // go test -overlay puts the changed file in the place of the original one. That
-// holds for the Redis scripts as well, which the binary embeds.
+// holds for the Redis scripts as well, which the binary embeds. What is built of a
+// changed file goes to a cache that is removed at the end.
 package main

@@ -47,6 +47,11 @@ func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) erro
 	if err != nil {
 		return err
 	}
+	cache, err := os.MkdirTemp("", "mutants-cache-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(cache) }()
 	plain := newTests(dir, built)
 	each(commands(all), func(args string) { plain.run(ctx, args) })
 	if err := os.RemoveAll(built); err != nil { // all results are known
@@ -72,7 +77,7 @@ func tryAll(ctx context.Context, dir string, all []mutation, out io.Writer) erro
 	for i := range order {
 		order[i] = i
 	}
-	each(order, func(i int) { outcomes[i] <- all[i].try(ctx, dir, plain) })
+	each(order, func(i int) { outcomes[i] <- all[i].try(ctx, dir, cache, plain) })
 	printed.Wait()
 	_, _ = fmt.Fprintf(out, "%d mutations: %d killed, %d survived, %d broken\n", len(all), count[killed], count[survived], count[broken])
 	if count[killed] != len(all) {

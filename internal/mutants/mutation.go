@@ -127,8 +127,9 @@ type outcomeOf struct {
 	why     string // of one that is broken
 }
 
-// try runs the mutation's test with it.
-func (m *mutation) try(ctx context.Context, dir string, plain *tests) outcomeOf {
+// try runs the mutation's test with it. cache is the build cache: what is built of a mutation is gigabytes for all of them, and
+// serves nobody later.
+func (m *mutation) try(ctx context.Context, dir, cache string, plain *tests) outcomeOf {
 	if r := plain.of(m.Test); r.err != nil || r.failed {
 		return outcomeOf{broken, "without the mutation: " + r.String()}
 	}
@@ -141,7 +142,7 @@ func (m *mutation) try(ctx context.Context, dir string, plain *tests) outcomeOf 
 	if err != nil {
 		return outcomeOf{broken, err.Error()}
 	}
-	r := goTest(ctx, dir, m.Test, "-overlay="+overlay, "-failfast", "-vet=off")
+	r := goTest(ctx, dir, cache, m.Test, "-overlay="+overlay, "-failfast", "-vet=off")
 	switch {
 	case r.err != nil:
 		return outcomeOf{broken, r.String()}

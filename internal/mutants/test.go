@@ -43,19 +43,19 @@ type event struct {
 	Output string
 }
 
-// goTest runs one test command, which is split at blanks.
-func goTest(ctx context.Context, dir, args string, flags ...string) result {
+// goTest runs one test command, which is split at blanks, with a build cache.
+func goTest(ctx context.Context, dir, cache, args string, flags ...string) result {
 	argv := append([]string{"test", "-json", "-count=1", testTimeout}, flags...)
-	return resultOf(ctx, dir, append(argv, strings.Fields(args)...)...)
+	return resultOf(ctx, dir, []string{"GOCACHE=" + cache}, append(argv, strings.Fields(args)...)...)
 }
 
-// resultOf runs the go command in a directory. The command must print what go test -json does.
-func resultOf(ctx context.Context, dir string, args ...string) result {
+// resultOf runs the go command in a directory, with variables of the environment. The command must print what go test -json does.
+func resultOf(ctx context.Context, dir string, variables []string, args ...string) result {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the commands are the repository's own
 	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	cmd.Env = append(cmd.Environ(), "RAPID_SHRINKTIME=0s", "RAPID_NOFAILFILE=true") // that a property fails is all that is asked
+	cmd.Env = append(append(cmd.Environ(), variables...), "RAPID_SHRINKTIME=0s", "RAPID_NOFAILFILE=true") // that a property fails is all that is asked
 	var said, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &complaint
 	failed := cmd.Run()
@@ -141,7 +141,7 @@ func (t *tests) runOnce(ctx context.Context, args string) result {
 		}
 		argv = append(argv, f)
 	}
-	return resultOf(ctx, filepath.Join(t.dir, filepath.FromSlash(pkg)), argv...)
+	return resultOf(ctx, filepath.Join(t.dir, filepath.FromSlash(pkg)), nil, argv...)
 }
 
 // binary returns what makes a package's test binary at its first call.
