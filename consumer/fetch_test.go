@@ -179,7 +179,7 @@ func TestAFullPartitionStallsNoOther(t *testing.T) {
 // An answer holds a bounded number of bytes. No partition goes without for long.
 func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 	t.Parallel()
-	const partitions, each, size = 8, 20, 200_000
+	const partitions, each, size = 16, 10, 200_000
 	bubble(t, partitions, func(w *fleet) {
 		for p := range partitions {
 			key := keysOf(p, partitions, 1)[0]
@@ -189,7 +189,10 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var order []int
-		n := w.start(w.options(), func(d *consumer.Delivery) {
+		o := w.options()
+		// An answer takes time. Otherwise some partitions are read to their ends while others begin.
+		o.Dial = delayReads(w.net.DialContext, 10*time.Millisecond)
+		n := w.start(o, func(d *consumer.Delivery) {
 			mu.Lock()
 			order = append(order, d.Job.Partition)
 			mu.Unlock()
@@ -199,8 +202,8 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 			w.waitFor("jobs", p, each)
 		}
 		w.ok(n.end())
-		// By then each partition has had two answers' worth of jobs.
-		early := order[:2*partitions*2]
+		// By then each partition could have had two.
+		early := order[:2*partitions]
 		for p := range partitions {
 			if !slices.Contains(early, p) {
 				t.Errorf("partition %d: got no job among the first %d, want one: %v", p, len(early), early)
@@ -241,6 +244,25 @@ func TestTheNodesBytesAreShared(t *testing.T) {
 		}
 		w.ok(n.end())
 	})
+}
+
+// delayReads delays what connections bring.
+func delayReads(dial dialer, delay time.Duration) dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dial(ctx, network, addr)
+		return &lateConn{Conn: c, delay: delay}, err
+	}
+}
+
+type lateConn struct {
+	net.Conn
+	delay time.Duration
+}
+
+func (c *lateConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(c.delay)
+	return n, err
 }
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
