@@ -189,10 +189,13 @@ func TestNoPartitionStarvesBesideLargeOnes(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var order []int
-		o := w.options()
 		// An answer takes time. Otherwise some partitions are read to their ends while others begin.
-		o.Dial = delayReads(w.net.DialContext, 10*time.Millisecond)
-		n := w.start(o, func(d *consumer.Delivery) {
+		w.cluster.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			w.cluster.SleepControl(func() { time.Sleep(10 * time.Millisecond) })
+			return nil, nil, false
+		})
+		n := w.start(w.options(), func(d *consumer.Delivery) {
 			mu.Lock()
 			order = append(order, d.Job.Partition)
 			mu.Unlock()
@@ -244,25 +247,6 @@ func TestTheNodesBytesAreShared(t *testing.T) {
 		}
 		w.ok(n.end())
 	})
-}
-
-// delayReads delays what connections bring.
-func delayReads(dial dialer, delay time.Duration) dialer {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := dial(ctx, network, addr)
-		return &lateConn{Conn: c, delay: delay}, err
-	}
-}
-
-type lateConn struct {
-	net.Conn
-	delay time.Duration
-}
-
-func (c *lateConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	time.Sleep(c.delay)
-	return n, err
 }
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
