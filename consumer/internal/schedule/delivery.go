@@ -28,31 +28,56 @@ type Delivery struct {
 	part      *Partition
 	next      *Delivery            // in the list that holds it
 	tenant    string               // in a fair lane; empty in others
-	size      int                  // bytes in memory
 	number    int64                // among the jobs of its lane, in the order in which they came
-	times     *times               // nil: it has nothing to wait for
 	diversion *diversion.Diversion // nil: a worker may have it
 	note      any                  // belongs to who has taken the job
 	slot      atomic.Int64         // that it was granted last, in Unix nanoseconds; 0: none yet
+	size      int32                // bytes in memory
 
 	// Guarded by the scheduler's lock.
 	state    states.State
+	failed   bool // its last call failed, and it slept since
 	keyQueue order.Place[Delivery]
 	older    *Delivery // neighbours among the partition's open jobs
 	newer    *Delivery
 	attempts offsets.Attempts // as its retry record, the last owner's commit or its worker said
-	memo     any              // left by the worker that had it sleep
-	limit    string           // that it waits for, or the rule that holds it; empty: none
-	held     bool             // it is a rule that it waits for
-	passes   int64            // when that wait will be over, as far as is known, in Unix nanoseconds; 0: with its timer
-	timer    int              // place of its timer, while it is asleep
-	failed   bool             // its last call failed, and it slept since
+	wait     *wait            // nil: it has not had to wait for anything but its turn
 }
 
-// times are those before which a job does not go.
-type times struct {
+// wait is what a job waits for beside its turn, and what it has from such waits before. Few jobs have one, and the collector looks
+// through all those that are in memory: so it is kept apart.
+type wait struct {
 	due    time.Time // not handed out before; zero: at once
 	lookAt time.Time // of a retry topic's record: not looked at before
+	timer  int       // place of its timer, while it is asleep
+	memo   any       // left by the worker that had it sleep
+	limit  string    // that it waits for, or the rule that holds it; empty: none
+	held   bool      // it is a rule that it waits for
+	passes time.Time // when that wait will be over, as far as is known; zero: with its timer
+}
+
+// waits is the job's wait, which it gets where it has none.
+func (d *Delivery) waits() *wait {
+	if d.wait == nil {
+		d.wait = new(wait)
+	}
+	return d.wait
+}
+
+// due is when the job may be handed out; zero: at once.
+func (d *Delivery) due() time.Time {
+	if d.wait == nil {
+		return time.Time{}
+	}
+	return d.wait.due
+}
+
+// limit is the limit that the job waits for, or the rule that holds it; empty: none.
+func (d *Delivery) limit() string {
+	if d.wait == nil {
+		return ""
+	}
+	return d.wait.limit
 }
 
 // list is a queue of deliveries, and keyQueues are the key queues of a partition. openJobs are a partition's open jobs in the order in
@@ -68,7 +93,7 @@ type (
 type links struct{}
 
 func (links) Next(d *Delivery) **Delivery              { return &d.next }
-func (links) Bytes(d *Delivery) int                    { return d.size }
+func (links) Bytes(d *Delivery) int                    { return int(d.size) }
 func (links) Older(d *Delivery) **Delivery             { return &d.older }
 func (links) Newer(d *Delivery) **Delivery             { return &d.newer }
 func (links) Place(d *Delivery) *order.Place[Delivery] { return &d.keyQueue }
@@ -115,7 +140,12 @@ func (d *Delivery) FirstTopic() string { return deadletter.FirstID(&d.Job.Record
 func (d *Delivery) Redrives() int { return deadletter.Redrives(&d.Job.Record) }
 
 // Memo is what the last [Delivery.Sleep] left; nil: the job has not slept.
-func (d *Delivery) Memo() any { return d.memo }
+func (d *Delivery) Memo() any {
+	if d.wait == nil {
+		return nil
+	}
+	return d.wait.memo
+}
 
 // Note is what [Delivery.SetNote] left; nil: nothing.
 func (d *Delivery) Note() any { return d.note }
@@ -257,8 +287,8 @@ func (s *Scheduler) logFetched(jobs []*Delivery) {
 		return
 	}
 	for _, d := range jobs {
-		if d.times != nil && !d.times.due.IsZero() {
-			d.Step("fetched, waits for its time", slog.Time("until", d.times.due))
+		if due := d.due(); !due.IsZero() {
+			d.Step("fetched, waits for its time", slog.Time("until", due))
 			continue
 		}
 		d.Step("fetched")

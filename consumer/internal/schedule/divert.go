@@ -39,7 +39,7 @@ func (p *Partition) divert(d *Delivery, to *diversion.Diversion) {
 
 func (p *Partition) queueDiverted(d *Delivery, to *diversion.Diversion) {
 	d.diversion = to
-	p.diverted.Plus(d.size)
+	p.diverted.Plus(int(d.size))
 	p.asg.awaited++
 	p.asg.diverted = append(p.asg.diverted, d)
 	notify(p.asg.hasDiverted)
@@ -52,7 +52,7 @@ func SleepInstead(d *Delivery) {
 	p.sched.mu.Lock()
 	defer p.sched.unlock()
 	p.asg.leaves()
-	p.diverted.Minus(d.size)
+	p.diverted.Minus(int(d.size))
 	if p.asg.phase != working {
 		return
 	}
@@ -67,7 +67,7 @@ func (p *Partition) divertExpired(d *Delivery) { p.divert(d, diversion.Expired(d
 // delay has a job wait that is not due: in a retry topic or in memory. A job that can wait
 // in neither goes to the dead letters.
 func (p *Partition) delay(d *Delivery, wait time.Duration) {
-	if to := diversion.NotDue(p.sched.opts.RetryTopics, wait, d.times.due, d.attempts); to != nil {
+	if to := diversion.NotDue(p.sched.opts.RetryTopics, wait, d.wait.due, d.attempts); to != nil {
 		p.divert(d, to)
 		return
 	}

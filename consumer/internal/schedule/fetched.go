@@ -37,10 +37,10 @@ type Prepared struct {
 
 // Prepare sets up a delivery that was fetched, whose Job is there already.
 func Prepare(d *Delivery, p *Partition, about Prepared) {
-	d.part, d.tenant, d.size, d.attempts, d.diversion = p, about.Tenant, about.Size, about.Attempts, about.Diversion
+	d.part, d.tenant, d.size, d.attempts, d.diversion = p, about.Tenant, int32(about.Size), about.Attempts, about.Diversion
 	d.keyQueue = order.NewPlace[Delivery](p.sched.keys.Of(d.Job.Key, p.src.Delay > 0))
 	if !about.Due.IsZero() || !about.LookAt.IsZero() {
-		d.times = &times{due: about.Due, lookAt: about.LookAt}
+		d.wait = &wait{due: about.Due, lookAt: about.LookAt}
 	}
 }
 

@@ -78,7 +78,7 @@ func (d *Delivery) stay() status.Stay {
 		}
 	case states.Asleep:
 		one.For, one.Until = d.sleepsFor()
-		one.Limit = d.limit
+		one.Limit = d.limit()
 	case states.Ready:
 		one.For, one.Ahead, one.Tenant = status.WaitsForTurn, d.part.src.Lane.ready.Before(func(one *Delivery) bool { return one == d }), d.tenant
 	case states.InFlight, states.Abandoned, states.Over:
@@ -93,7 +93,7 @@ func (d *Delivery) stay() status.Stay {
 func (p *Partition) buffered() (reason status.WaitsFor, until time.Time) {
 	switch first := p.buffer.Head(); {
 	case p.headWaits:
-		return status.WaitsForTime, first.times.lookAt
+		return status.WaitsForTime, first.wait.lookAt
 	case p.sleepersFull():
 		return status.WaitsForSleepers, time.Time{}
 	case first.Job.Offset-p.tracker.Low() >= offsets.Window:
@@ -104,11 +104,11 @@ func (p *Partition) buffered() (reason status.WaitsFor, until time.Time) {
 
 // sleepsFor says what a job that is asleep waits for.
 func (d *Delivery) sleepsFor() (reason status.WaitsFor, until time.Time) {
-	t, at := d.part.sched.timers.At(d.timer)
+	t, at := d.part.sched.timers.At(d.wait.timer)
 	switch {
-	case d.limit != "" && d.held:
+	case d.wait.limit != "" && d.wait.held:
 		return status.WaitsForHold, d.passesAt(at)
-	case d.limit != "":
+	case d.wait.limit != "":
 		return status.WaitsForLimit, d.passesAt(at)
 	case t.early:
 		return status.WaitsForProvider, at
@@ -120,10 +120,10 @@ func (d *Delivery) sleepsFor() (reason status.WaitsFor, until time.Time) {
 
 // passesAt is when a limit lets the job pass, or a rule ends, as far as is known. Its timer ends no later, so that it is looked at again.
 func (d *Delivery) passesAt(timer time.Time) time.Time {
-	if d.passes == 0 {
+	if d.wait.passes.IsZero() {
 		return timer
 	}
-	return time.Unix(0, d.passes)
+	return d.wait.passes
 }
 
 // firstOfKey is the first job in the key queue of a job: itself where it has none. Most jobs of a key lie behind each other in the

@@ -50,7 +50,7 @@ func (s *Scheduler) putFront(l *Lane, d *Delivery) {
 
 func (s *Scheduler) isReady(l *Lane, d *Delivery, had int) {
 	if l.fair {
-		d.part.ready.Plus(d.size)
+		d.part.ready.Plus(int(d.size))
 	}
 	s.noticeOf(l, had)
 }
@@ -84,7 +84,7 @@ func (d *Delivery) turns() int { return max(1, d.Job.Cost) }
 // notReady notes that the job was taken out of its lane's queue.
 func (d *Delivery) notReady() {
 	if d.part.src.Lane.fair {
-		d.part.ready.Minus(d.size)
+		d.part.ready.Minus(int(d.size))
 		d.part.wakeFetcher()
 	}
 }

@@ -137,8 +137,8 @@ func (p *Partition) takeFresh() *Delivery {
 		if p.headWaits || p.sleepersFull() {
 			return nil
 		}
-		if d.times != nil && time.Until(d.times.lookAt) > 0 {
-			p.waitForHead(d.times.lookAt)
+		if d.wait != nil && time.Until(d.wait.lookAt) > 0 {
+			p.waitForHead(d.wait.lookAt)
 			return nil
 		}
 		if d, ok := p.admitNext(); d != nil || !ok {
@@ -199,8 +199,8 @@ func (p *Partition) mayGo(d *Delivery) bool {
 		p.divert(d, d.diversion)
 		return false
 	}
-	if d.times != nil {
-		if wait := time.Until(d.times.due); wait > 0 {
+	if due := d.due(); !due.IsZero() {
+		if wait := time.Until(due); wait > 0 {
 			p.delay(d, wait)
 			return false
 		}

@@ -31,8 +31,8 @@ func pilesAreThoseOfAWalk(t *rapid.T, w *bench) {
 		p.each(func(d *Delivery) {
 			switch {
 			case len(d.Job.Key) == 0:
-			case d.state == states.Asleep && d.limit != "":
-				want[d.limit+string(d.Job.Key)]++
+			case d.state == states.Asleep && d.limit() != "":
+				want[d.limit()+string(d.Job.Key)]++
 			case queued[d] || d.state == states.Waiting && d.keyQueue.Joined():
 				want[string(d.Job.Key)]++
 			}

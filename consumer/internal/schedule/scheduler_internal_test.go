@@ -143,8 +143,8 @@ func TestSchedulerUnderAnyWork(t *testing.T) {
 				w.Resume(some)
 				deferred = slices.DeleteFunc(deferred, func(d *Delivery) bool { return slices.Contains(some, d) })
 				for _, d := range deferred {
-					if one, _ := w.timers.At(d.timer); d.state != states.Asleep || one.d != d {
-						t.Fatalf("offset %d: got state %d and timer %d, want it asleep behind its own timer", d.Job.Offset, d.state, d.timer)
+					if one, _ := w.timers.At(d.wait.timer); d.state != states.Asleep || one.d != d {
+						t.Fatalf("offset %d: got state %d and timer %d, want it asleep behind its own timer", d.Job.Offset, d.state, d.wait.timer)
 					}
 				}
 			},

@@ -32,7 +32,7 @@ func (d *Delivery) Sleep(o SleepOptions) {
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
 		d.setAttempts(o.Attempts)
-		d.memo, d.failed = o.Memo, o.Failed
+		d.waits().memo, d.failed = o.Memo, o.Failed
 		p.sleepUntil(o.Until, timer{part: p, d: d, holdsKey: true, early: o.WakeEarly})
 	})
 }
@@ -58,10 +58,8 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
 		p.src.Lane.ready.Refund(d.tenant, d.turns())
-		d.limit, d.held, d.passes = o.Limit, o.Held, 0
-		if !o.Passes.IsZero() {
-			d.passes = o.Passes.UnixNano()
-		}
+		wait := d.waits()
+		wait.limit, wait.held, wait.passes = o.Limit, o.Held, o.Passes
 		p.deferred[o.Limit]++
 		p.sleepUntil(o.Until, timer{part: p, d: d, holdsKey: true})
 	})
@@ -73,21 +71,21 @@ func (s *Scheduler) Resume(jobs []*Delivery) {
 	s.mu.Lock()
 	defer s.unlock()
 	for _, d := range jobs {
-		if d.state != states.Asleep || d.limit == "" || d.part.asg.phase != working {
+		if d.state != states.Asleep || d.wait.limit == "" || d.part.asg.phase != working {
 			continue
 		}
-		s.endTimer(s.timers.End(d.timer))
+		s.endTimer(s.timers.End(d.wait.timer))
 	}
 }
 
 // endWait notes that a job does not wait for a limit any more: it is handed out, or diverted.
 // The lock is held.
 func (d *Delivery) endWait() {
-	if d.limit != "" {
-		if d.part.deferred[d.limit]--; d.part.deferred[d.limit] == 0 {
-			delete(d.part.deferred, d.limit) // it may be a rule, which no later one is named after
+	if limit := d.limit(); limit != "" {
+		if d.part.deferred[limit]--; d.part.deferred[limit] == 0 {
+			delete(d.part.deferred, limit) // it may be a rule, which no later one is named after
 		}
-		d.limit = ""
+		d.wait.limit = ""
 		d.part.src.Lane.enlist(d.part) // it may have room for a new job
 		d.part.wakeFetcher()
 	}
@@ -144,16 +142,16 @@ func (s *Scheduler) handBack(d *Delivery, put func(*Partition)) {
 // neither its key nor its partition: it joins its key queue when it is due.
 func (p *Partition) sleepUntilDue(d *Delivery) {
 	p.open.Remove(d)
-	p.sleepUntil(d.times.due, timer{part: p, d: d})
+	p.sleepUntil(d.wait.due, timer{part: p, d: d})
 }
 
 // sleepUntil keeps a job in memory until its timer ends. Its offset is open.
 func (p *Partition) sleepUntil(at time.Time, t timer) {
 	s, d := p.sched, t.d
 	d.on(states.Sleep)
-	p.asleep.Plus(d.size)
+	p.asleep.Plus(int(d.size))
 	if d.countsAsleep() {
-		s.sleepers.Add(d.size)
+		s.sleepers.Add(int(d.size))
 	}
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
 		at = late.Add(time.Millisecond) // it expires meanwhile
@@ -163,7 +161,7 @@ func (p *Partition) sleepUntil(at time.Time, t timer) {
 
 // countsAsleep tells whether a job that sleeps is among those that the node bounds. In a fair lane thousands of jobs are
 // taken that a limit refuses. They stop no other lane: what a partition may hold bounds them.
-func (d *Delivery) countsAsleep() bool { return d.limit == "" || !d.part.src.Lane.fair }
+func (d *Delivery) countsAsleep() bool { return d.limit() == "" || !d.part.src.Lane.fair }
 
 // SleepersFull tells whether as many jobs sleep on this node as may. Then no new job is made
 // ready or fetched; a job that fails may sleep all the same.
@@ -209,7 +207,7 @@ func (s *Scheduler) logSleepersFull() {
 // wokeUp notes that a job does not sleep any more. If that makes room for others, all
 // partitions go on.
 func (s *Scheduler) wokeUp(d *Delivery) {
-	if !d.countsAsleep() || !s.sleepers.Remove(d.size) {
+	if !d.countsAsleep() || !s.sleepers.Remove(int(d.size)) {
 		return
 	}
 	notify(s.earlier) // so that KeepTime logs it

@@ -67,8 +67,8 @@ func (p *Partition) age(now time.Time) time.Duration {
 		return 0
 	}
 	since := d.Job.Time
-	if d.times != nil && d.times.due.After(since) {
-		since = d.times.due
+	if due := d.due(); due.After(since) {
+		since = due
 	}
 	return max(now.Sub(since), 0)
 }
@@ -148,9 +148,9 @@ func (p *Partition) addPiles(look int, value ValueOf, piles *status.Piles) (more
 // addTo counts a job that waits for a limit or in its key queue, and one for which others of its key wait.
 func (d *Delivery) addTo(piles *status.Piles, value ValueOf) {
 	switch {
-	case d.state == states.Asleep && d.limit != "" && !d.held:
-		if v, ok := value(d, d.limit); ok {
-			piles.AddToValue(d.limit, v)
+	case d.state == states.Asleep && d.wait.limit != "" && !d.wait.held:
+		if v, ok := value(d, d.wait.limit); ok {
+			piles.AddToValue(d.wait.limit, v)
 		}
 	case d.part.sched.keys.Order() == order.Key && d.keyQueue.Joined() && (d.keyQueue.Behind() != nil || d.state == states.Waiting):
 		piles.AddToKey(d.keyQueue.Key(), d.Job.Key)

@@ -19,7 +19,7 @@ type timer struct {
 // Placed notes with the job where its timer is.
 func (t timer) Placed(at int) {
 	if t.d != nil {
-		t.d.timer = at
+		t.d.waits().timer = at
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *Partition) wake(one timer) {
 		return
 	}
 	d.on(states.Wake)
-	p.asleep.Minus(d.size)
+	p.asleep.Minus(int(d.size))
 	if one.holdsKey {
 		p.returning.Push(d)
 	} else {
