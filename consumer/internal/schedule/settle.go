@@ -160,7 +160,7 @@ func (s *Scheduler) conclude(d *Delivery, settled bool) {
 		p.end(d, settled)
 	}
 	if settled {
-		p.src.Lane.completed.Tick(time.Now())
+		p.src.Lane.completed.Count()
 	}
 	p.src.Lane.enlist(p)
 	s.fill(p.src.Lane)
