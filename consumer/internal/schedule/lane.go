@@ -4,6 +4,8 @@ import (
 	"dispatcher/consumer/internal/backlog"
 	"dispatcher/consumer/internal/linked"
 	"dispatcher/consumer/internal/turns"
+
+	"golang.org/x/sys/cpu"
 )
 
 // Lane is a set of topics that share a priority, a limit of jobs in flight and a queue
@@ -12,6 +14,8 @@ type Lane struct {
 	name     string
 	mostJobs int  // jobs in flight and, where the lane is not fair, ready, at most
 	fair     bool // all fetched jobs that may go are ready, so that tenants take turns over all of them
+
+	_ cpu.CacheLinePad // fetchers read what is above for each record
 
 	inFlight  int // handed out; not settled, or a worker still has them
 	ready     turns.Queue[*Delivery]

@@ -10,6 +10,8 @@ import (
 	"dispatcher/consumer/internal/order"
 	"dispatcher/consumer/internal/states"
 	"dispatcher/job"
+
+	"golang.org/x/sys/cpu"
 )
 
 // Fetching of a partition pauses where it reaches any of these.
@@ -37,6 +39,8 @@ type Partition struct {
 	asg   *Assignment
 	id    int
 	begin int64 // where the first fetch begins
+
+	_ cpu.CacheLinePad // the fetcher reads what is above for each record
 
 	tracker   offsets.Tracker
 	keyQueues keyQueues

@@ -13,6 +13,8 @@ import (
 	"dispatcher/consumer/internal/states"
 	"dispatcher/consumer/internal/steps"
 	"dispatcher/consumer/internal/timers"
+
+	"golang.org/x/sys/cpu"
 )
 
 // Options configures a [Scheduler].
@@ -50,6 +52,8 @@ type Scheduler struct {
 	random  func(n int) int // below n; a test may choose
 	ready   chan struct{}   // a job became ready; room for one, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
+
+	_ cpu.CacheLinePad // fetchers read what is above for each record
 
 	mu       sync.Mutex  // unlock releases it, and logs the steps; who notes none may unlock it itself
 	steps    steps.Later // to be logged once the lock is free
