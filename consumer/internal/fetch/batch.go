@@ -50,7 +50,7 @@ func (m *batchMaker) build(b *schedule.Batch, records []*kgo.Record) {
 // What a block holds at most, unless its only job is larger.
 const (
 	blockJobs  = 16
-	blockBytes = 4 << 10 // without the deliveries, which take twice as much
+	blockBytes = 4 << 10 // without the deliveries, which take 7 KiB
 )
 
 // block holds the deliveries of a few jobs, their bytes and their headers, with one allocation for

@@ -75,7 +75,7 @@ func (a *Assignment) Drain() {
 	a.phase = draining
 	a.awaited -= len(a.diverted)
 	for _, d := range a.diverted {
-		d.part.diverted.Minus(int(d.size))
+		d.part.diverted.Minus(d.bytes())
 	}
 	a.diverted = nil
 	for _, p := range a.parts {

@@ -32,7 +32,7 @@ type Delivery struct {
 	diversion *diversion.Diversion // nil: a worker may have it
 	note      any                  // belongs to who has taken the job
 	slot      atomic.Int64         // that it was granted last, in Unix nanoseconds; 0: none yet
-	size      int32                // bytes in memory
+	size      int32                // of it in memory, see bytes; state and failed lie in the same word
 
 	// Guarded by the scheduler's lock.
 	state    states.State
@@ -64,6 +64,9 @@ func (d *Delivery) waits() *wait {
 	return d.wait
 }
 
+// bytes is what the job takes in memory.
+func (d *Delivery) bytes() int { return int(d.size) }
+
 // due is when the job may be handed out; zero: at once.
 func (d *Delivery) due() time.Time {
 	if d.wait == nil {
@@ -93,7 +96,7 @@ type (
 type links struct{}
 
 func (links) Next(d *Delivery) **Delivery              { return &d.next }
-func (links) Bytes(d *Delivery) int                    { return int(d.size) }
+func (links) Bytes(d *Delivery) int                    { return d.bytes() }
 func (links) Older(d *Delivery) **Delivery             { return &d.older }
 func (links) Newer(d *Delivery) **Delivery             { return &d.newer }
 func (links) Place(d *Delivery) *order.Place[Delivery] { return &d.keyQueue }

@@ -39,7 +39,7 @@ func (p *Partition) divert(d *Delivery, to *diversion.Diversion) {
 
 func (p *Partition) queueDiverted(d *Delivery, to *diversion.Diversion) {
 	d.diversion = to
-	p.diverted.Plus(int(d.size))
+	p.diverted.Plus(d.bytes())
 	p.asg.awaited++
 	p.asg.diverted = append(p.asg.diverted, d)
 	notify(p.asg.hasDiverted)
@@ -52,7 +52,7 @@ func SleepInstead(d *Delivery) {
 	p.sched.mu.Lock()
 	defer p.sched.unlock()
 	p.asg.leaves()
-	p.diverted.Minus(int(d.size))
+	p.diverted.Minus(d.bytes())
 	if p.asg.phase != working {
 		return
 	}

@@ -15,7 +15,7 @@ type Lane struct {
 	mostJobs int  // jobs in flight and, where the lane is not fair, ready, at most
 	fair     bool // all fetched jobs that may go are ready, so that tenants take turns over all of them
 
-	_ cpu.CacheLinePad // fetchers read what is above for each record
+	_ cpu.CacheLinePad // each hand-out writes what is below, and would delay fetchers, which read what is above for each record
 
 	inFlight  int // handed out; not settled, or a worker still has them
 	ready     turns.Queue[*Delivery]
@@ -54,7 +54,7 @@ func (s *Scheduler) putFront(l *Lane, d *Delivery) {
 
 func (s *Scheduler) isReady(l *Lane, d *Delivery, had int) {
 	if l.fair {
-		d.part.ready.Plus(int(d.size))
+		d.part.ready.Plus(d.bytes())
 	}
 	s.noticeOf(l, had)
 }
@@ -88,7 +88,7 @@ func (d *Delivery) turns() int { return max(1, d.Job.Cost) }
 // notReady notes that the job was taken out of its lane's queue.
 func (d *Delivery) notReady() {
 	if d.part.src.Lane.fair {
-		d.part.ready.Minus(int(d.size))
+		d.part.ready.Minus(d.bytes())
 		d.part.wakeFetcher()
 	}
 }

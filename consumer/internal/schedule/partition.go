@@ -40,7 +40,7 @@ type Partition struct {
 	id    int
 	begin int64 // where the first fetch begins
 
-	_ cpu.CacheLinePad // the fetcher reads what is above for each record
+	_ cpu.CacheLinePad // each hand-out writes what is below, and would delay the fetcher, which reads what is above for each record
 
 	tracker   offsets.Tracker
 	keyQueues keyQueues

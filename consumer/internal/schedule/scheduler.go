@@ -53,7 +53,7 @@ type Scheduler struct {
 	ready   chan struct{}   // a job became ready; room for one, since a second notice says nothing new
 	earlier chan struct{}   // KeepTime has to check again; likewise
 
-	_ cpu.CacheLinePad // fetchers read what is above for each record
+	_ cpu.CacheLinePad // each hand-out writes what is below, and would delay fetchers, which read what is above for each record
 
 	mu       sync.Mutex  // unlock releases it, and logs the steps; who notes none may unlock it itself
 	steps    steps.Later // to be logged once the lock is free

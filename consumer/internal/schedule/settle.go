@@ -178,7 +178,7 @@ func (p *Partition) end(d *Delivery, settled bool) {
 		}
 	}
 	if d.diversion != nil {
-		p.diverted.Minus(int(d.size))
+		p.diverted.Minus(d.bytes())
 	}
 	if next := p.keyQueues.Leave(d, settled); next != nil {
 		p.freed.Push(next)

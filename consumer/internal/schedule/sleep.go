@@ -58,8 +58,8 @@ func (s *Scheduler) Defer(d *Delivery, o DeferOptions) {
 	defer s.unlock()
 	s.handBack(d, func(p *Partition) {
 		p.src.Lane.ready.Refund(d.tenant, d.turns())
-		wait := d.waits()
-		wait.limit, wait.held, wait.passes = o.Limit, o.Held, o.Passes
+		w := d.waits()
+		w.limit, w.held, w.passes = o.Limit, o.Held, o.Passes
 		p.deferred[o.Limit]++
 		p.sleepUntil(o.Until, timer{part: p, d: d, holdsKey: true})
 	})
@@ -149,9 +149,9 @@ func (p *Partition) sleepUntilDue(d *Delivery) {
 func (p *Partition) sleepUntil(at time.Time, t timer) {
 	s, d := p.sched, t.d
 	d.on(states.Sleep)
-	p.asleep.Plus(int(d.size))
+	p.asleep.Plus(d.bytes())
 	if d.countsAsleep() {
-		s.sleepers.Add(int(d.size))
+		s.sleepers.Add(d.bytes())
 	}
 	if late := d.Job.NotAfter; !late.IsZero() && late.Before(at) {
 		at = late.Add(time.Millisecond) // it expires meanwhile
@@ -207,7 +207,7 @@ func (s *Scheduler) logSleepersFull() {
 // wokeUp notes that a job does not sleep any more. If that makes room for others, all
 // partitions go on.
 func (s *Scheduler) wokeUp(d *Delivery) {
-	if !d.countsAsleep() || !s.sleepers.Remove(int(d.size)) {
+	if !d.countsAsleep() || !s.sleepers.Remove(d.bytes()) {
 		return
 	}
 	notify(s.earlier) // so that KeepTime logs it

@@ -80,7 +80,7 @@ func (p *Partition) wake(one timer) {
 		return
 	}
 	d.on(states.Wake)
-	p.asleep.Minus(int(d.size))
+	p.asleep.Minus(d.bytes())
 	if one.holdsKey {
 		p.returning.Push(d)
 	} else {
