@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -20,15 +19,14 @@ const (
 	writeWithin = 10 * time.Second // one event
 )
 
-// streams sends the fleet's state to each page that is open. All of them share one reading a second.
+// streams sends the fleet's state to each page that is open. All of them share one reading a second and wait for it together, so the
+// node wakes once a second for all pages.
 type streams struct {
 	read func(context.Context) (any, error)
 
 	open    chan struct{} // holds a token for each stream
 	reading singleflight.Group
-
-	mu   sync.Mutex
-	last event
+	last    event // of the readings, of which there is one at a time
 }
 
 // event is what was read last.
@@ -62,46 +60,39 @@ func (s *streams) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), longest)
 	defer cancel()
 	out := http.NewResponseController(w)
-	tick := time.NewTicker(eventEvery)
-	defer tick.Stop()
+	next := time.NewTimer(eventEvery)
+	defer next.Stop()
 	for {
-		e := s.newest(ctx)
-		if out.SetWriteDeadline(time.Now().Add(writeWithin)) != nil {
+		e, err := s.newest(ctx)
+		if err != nil || out.SetWriteDeadline(time.Now().Add(writeWithin)) != nil {
 			return
 		}
 		if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", e.name, e.data); err != nil || out.Flush() != nil {
 			return
 		}
+		next.Reset(time.Until(e.at.Add(eventEvery)))
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-next.C:
 		}
 	}
 }
 
-// newest is what was read last, or is read now where that is old. One reading serves all who wait.
-func (s *streams) newest(ctx context.Context) event {
-	const old = eventEvery * 9 / 10
-	s.mu.Lock()
-	last := s.last
-	s.mu.Unlock()
-	if time.Since(last.at) < old {
-		return last
-	}
+// newest is what was read last, or is read now where that is a second old. One reading serves all who wait. It returns ctx's error.
+func (s *streams) newest(ctx context.Context) (event, error) {
 	done := s.reading.DoChan("", func() (any, error) {
-		e := s.readNow(context.WithoutCancel(ctx))
-		s.mu.Lock()
-		s.last = e
-		s.mu.Unlock()
-		return e, nil
+		if time.Since(s.last.at) >= eventEvery { // else a reading has just ended that others waited for
+			s.last = s.readNow(context.WithoutCancel(ctx))
+		}
+		return s.last, nil
 	})
 	select {
 	case <-ctx.Done():
-		return last
+		return event{}, ctx.Err()
 	case r := <-done:
 		e, _ := r.Val.(event)
-		return e
+		return e, nil
 	}
 }
 

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"maps"
+	"net/http"
 	"slices"
 
 	"dispatcher/internal/expression"
@@ -20,3 +22,6 @@ const (
 
 // Document is the OpenAPI document as it is served.
 func Document() ([]byte, error) { return documentJSON() }
+
+// Streams are the streams of events, of what is read like this.
+func Streams(read func(context.Context) (any, error)) http.Handler { return newStreams(read) }
