@@ -168,19 +168,21 @@ func TestMeasured(t *testing.T) {
 
 const (
 	unboundJobs = 100_000
-	mostOfAJob  = 60 * time.Microsecond // of CPU
+	mostOfALoop = 1.5 // times the CPU of a loop of one's own
 )
 
-// One node whose cap does not bind: what a job costs it, from Kafka to the settled offset. What else runs on the machine only adds, so the
-// least of some turns counts. A loop that a team would write itself takes turns with it and is only printed: it has no limit, no order and no
-// retries, and how much it needs less says how fast the machine is just then (seven turns of each: 51 to 70 and 37 to 56 µs).
+// One node whose cap does not bind: what a job costs it, from Kafka to the settled offset. A loop that a team would write itself takes
+// turns with it; it has no limit, no order and no retries. One machine takes twice the time of another for the same work, so the node is held
+// to a multiple of the loop's CPU, not to a time: 0.95 to 1.38 were seen, where the loop took 27 to 66 µs. What else runs on the machine
+// only adds, so the least of some turns counts for each. TestBeside is the finer measure: it tells 3 % from an earlier build.
 func (w *servers) cpuOfAJob(t *testing.T) {
-	least, own := time.Hour, time.Hour
+	node, loop := time.Hour, time.Hour
 	for range tries {
-		least, own = min(least, w.unbound(t)), min(own, w.unboundBy(t, "a loop of one's own", ownLoop))
+		node, loop = min(node, w.unbound(t)), min(loop, w.unboundBy(t, "a loop of one's own", ownLoop))
 	}
-	figure(t, least <= mostOfAJob, "got %v of CPU a job, want at most %v", least, mostOfAJob)
-	t.Logf("%.2f times the CPU of a loop of one's own", least.Seconds()/own.Seconds())
+	ratio := node.Seconds() / loop.Seconds()
+	t.Logf("%.2f times the CPU of a loop of one's own", ratio)
+	figure(t, ratio <= mostOfALoop, "got %.2f times the CPU of a loop of one's own (%v a job, and %v), want at most %.1f times", ratio, node, loop, mostOfALoop)
 }
 
 // unbound runs one node without a limit that binds, and returns what it used a job, start-up included.
