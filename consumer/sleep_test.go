@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"dispatcher/consumer"
@@ -94,6 +95,7 @@ func TestAJobThatGoesToSleepInADrainIsReleased(t *testing.T) {
 		d := n.holding(1)[0]
 		n.stop()
 		<-d.Context().Done()
+		synctest.Wait() // the partition drains a little later
 		nap(d, time.Hour, false)
 		begun := time.Now()
 		w.ok(<-n.err)
