@@ -12,6 +12,8 @@ import (
 	"dispatcher/consumer"
 	"dispatcher/consumer/deadletter"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -118,31 +120,45 @@ func TestAStallWritesNoRetryTwice(t *testing.T) {
 }
 
 // A broker withholds all answers for longer than the drain, so the member's generation ends.
-// The drain awaits the records, so each job is on its retry topic once.
+// The drain awaits the records, so each job is on its retry topic once. A broker that hung for
+// long no longer leads its partitions for a moment: it refuses a record that it has written.
 func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 	t.Parallel()
-	bubble(t, 1, func(w *fleet) {
-		const jobs = 20
-		s := w.stall()
-		o := w.options()
-		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
-		o.Session, o.Drain = 30*time.Second, 2*time.Second
-		o.Dial = s.dial(w)
-		n := w.start(o, func(d *consumer.Delivery) {
-			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
+	for name, refusals := range map[string]int{"leads on": 0, "leads again later": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bubble(t, 1, func(w *fleet) {
+				const jobs = 20
+				s := w.stall()
+				o := w.options()
+				o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
+				o.Session, o.Drain = 30*time.Second, 2*time.Second
+				o.Dial = s.dial(w)
+				n := w.start(o, func(d *consumer.Delivery) {
+					go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
+				})
+				w.until("joined", func() bool { return n.c.Status().Joined })
+				w.produce("jobs", numbered(0, jobs)...)
+				w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
+				s.all.Store(true)
+				time.Sleep(18 * time.Second)
+				if refusals > 0 {
+					fault := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "jobs.retry.1h", Err: kerr.NotLeaderForPartition, Count: refusals})
+					defer func() {
+						if fault.Hits() != refusals {
+							t.Errorf("got %d refusals, want %d", fault.Hits(), refusals)
+						}
+					}()
+				}
+				close(s.over)
+				w.waitFor("jobs", 0, jobs)
+				w.ok(n.end())
+				if got := len(w.records("jobs.retry.1h")); got != jobs {
+					t.Errorf("got %d records in the retry topic of %d hand-outs, want %d", got, len(n.values()), jobs)
+				}
+			})
 		})
-		w.until("joined", func() bool { return n.c.Status().Joined })
-		w.produce("jobs", numbered(0, jobs)...)
-		w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
-		s.all.Store(true)
-		time.Sleep(18 * time.Second)
-		close(s.over)
-		w.waitFor("jobs", 0, jobs)
-		w.ok(n.end())
-		if got := len(w.records("jobs.retry.1h")); got != jobs {
-			t.Errorf("got %d records in the retry topic of %d hand-outs, want %d", got, len(n.values()), jobs)
-		}
-	})
+	}
 }
 
 // If the broker never answers again, a stop takes no longer than the drain and the last commit.

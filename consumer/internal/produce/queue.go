@@ -51,7 +51,6 @@ func (q *queue) setBatchBytes(n int) {
 // put queues a record. It returns false if the queue is closed.
 func (q *queue) put(r *Request) bool {
 	r.bytes = bytesInBatch(r.Record)
-	r.Record.Context = context.WithValue(r.Context, requestKey{}, r)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -91,8 +90,14 @@ func (q *queue) send() {
 			q.answered(r, err)
 			continue
 		}
-		q.w.client.TryProduce(r.Context, r.Record, func(_ *kgo.Record, err error) { q.answered(r, err) })
+		q.produce(r)
 	}
+}
+
+// produce passes a record to kgo.
+func (q *queue) produce(r *Request) {
+	r.Record.Context = q.w.lost.attempt(context.WithValue(r.Context, requestKey{}, r))
+	q.w.client.TryProduce(r.Record.Context, r.Record, func(_ *kgo.Record, err error) { q.answered(r, err) })
 }
 
 // take moves the next record into flight. It returns nil if none may be sent.

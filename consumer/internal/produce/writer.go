@@ -85,6 +85,7 @@ type Writer struct {
 	opts      WriterOptions
 	kgoOpts   []kgo.Opt
 	clientLog *clientLog
+	lost      lostAnswers
 
 	ctx        context.Context //nolint:containedctx // the writer's life, until Close
 	cancel     context.CancelFunc
@@ -120,7 +121,7 @@ func (w *Writer) clientOptions(conn *broker.Connection) ([]kgo.Opt, error) {
 		return nil, err
 	}
 	opts = append(opts,
-		kgo.WithLogger(w.clientLog), kgo.WithHooks(partitionHook{}), kgo.DisableClientMetrics(),
+		kgo.WithLogger(w.clientLog), kgo.WithHooks(partitionHook{}, &w.lost), kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.RecordPartitioner(newPartitioner()),
 		kgo.ProducerBatchCompression(kgo.SnappyCompression(), kgo.NoCompression()),
 		kgo.ProducerLinger(w.opts.Linger), kgo.ProducerBatchMaxBytes(maxRecordBytes), kgo.MaxBufferedRecords(1<<17),
