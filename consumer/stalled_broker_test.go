@@ -89,23 +89,30 @@ func (c *stalledConn) Close() error {
 	return c.Conn.Close()
 }
 
+// retryAll starts a node that sends each of some jobs to a retry topic, and returns once a
+// broker that stalls has the first record.
+func (w *fleet) retryAll(jobs int, session time.Duration) (*stall, *node) {
+	s := w.stall()
+	o := w.options()
+	o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
+	o.Session, o.Drain = session, 2*time.Second
+	o.Dial = s.dial(w)
+	n := w.start(o, func(d *consumer.Delivery) {
+		go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
+	})
+	w.until("joined", func() bool { return n.c.Status().Joined })
+	w.produce("jobs", numbered(0, jobs)...)
+	w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
+	return s, n
+}
+
 // A broker withholds the answers to produce requests for longer than any of our timeouts. Each
 // job is on its retry topic once, and is called once.
 func TestAStallWritesNoRetryTwice(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *fleet) {
 		const jobs = 20
-		s := w.stall()
-		o := w.options()
-		o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
-		o.Session, o.Drain = 10*time.Second, 2*time.Second
-		o.Dial = s.dial(w)
-		n := w.start(o, func(d *consumer.Delivery) {
-			go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
-		})
-		w.until("joined", func() bool { return n.c.Status().Joined })
-		w.produce("jobs", numbered(0, jobs)...)
-		w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
+		s, n := w.retryAll(jobs, 10*time.Second)
 		time.Sleep(18 * time.Second)
 		if got, _ := w.committed("jobs", 0); got > 0 {
 			t.Errorf("got offset %d committed before an acknowledgement", got)
@@ -129,17 +136,7 @@ func TestABrokerThatStallsWritesNoRetryTwice(t *testing.T) {
 			t.Parallel()
 			bubble(t, 1, func(w *fleet) {
 				const jobs = 20
-				s := w.stall()
-				o := w.options()
-				o.Order, o.RetryTopics = consumer.OrderNone, []time.Duration{time.Hour}
-				o.Session, o.Drain = 30*time.Second, 2*time.Second
-				o.Dial = s.dial(w)
-				n := w.start(o, func(d *consumer.Delivery) {
-					go d.RetryLater(time.Now().Add(2*time.Hour), deadletter.Failure{Class: deadletter.ClassUnavailable, Calls: 1, Failures: 1})
-				})
-				w.until("joined", func() bool { return n.c.Status().Joined })
-				w.produce("jobs", numbered(0, jobs)...)
-				w.until("the first record is on its way", func() bool { return s.begun.Load() > 0 })
+				s, n := w.retryAll(jobs, 30*time.Second)
 				s.all.Store(true)
 				time.Sleep(18 * time.Second)
 				if refusals > 0 {
