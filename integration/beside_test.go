@@ -33,11 +33,15 @@ func (b *besides) add(values [2]float64) {
 	}
 }
 
-// ratio is the median of those of the turns.
+// ratio is the median of those of the turns. Where both builds have the same, which may be none, it is 1.
 func (b *besides) ratio() float64 {
 	var ratios []float64
 	for turn, now := range b.values[1] {
-		ratios = append(ratios, now/b.values[0][turn])
+		ratio := 1.0
+		if before := b.values[0][turn]; now != before {
+			ratio = now / before
+		}
+		ratios = append(ratios, ratio)
 	}
 	if len(ratios) == 0 {
 		return math.NaN() // neither at most nor at least anything

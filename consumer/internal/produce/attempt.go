@@ -18,7 +18,7 @@ func (l *lostAnswers) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE
 	}
 }
 
-// attempt is the context of a record while kgo has it. It ends with the context of the request, but no longer once an answer was
+// attempt is the context of a record while kgo has it. It ends with the context of its request, but no longer once an answer was
 // lost.
 //
 // kgo gives up a record whose context has ended if it takes the record for not written. It does so once a broker refuses the
@@ -30,12 +30,13 @@ func (l *lostAnswers) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e kgo.BrokerE
 type attempt struct {
 	context.Context //nolint:containedctx // it is one
 
-	lost   *lostAnswers
-	before uint64 // answers that were lost when kgo got the record
+	request *Request
+	lost    *lostAnswers
+	before  uint64 // answers that were lost when kgo got the record
 }
 
-func (l *lostAnswers) attempt(ctx context.Context) *attempt {
-	return &attempt{Context: ctx, lost: l, before: l.Load()}
+func (l *lostAnswers) attempt(r *Request) *attempt {
+	return &attempt{Context: r.Context, request: r, lost: l, before: l.Load()}
 }
 
 func (a *attempt) mayBeWritten() bool { return a.lost.Load() != a.before }

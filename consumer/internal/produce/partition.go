@@ -31,11 +31,9 @@ func (p topicPartitioner) Partition(r *kgo.Record, n int) int {
 // partitionHook stores in each [Request] the partition that kgo has chosen.
 type partitionHook struct{}
 
-type requestKey struct{}
-
 // OnProduceRecordPartitioned implements [kgo.HookProduceRecordPartitioned].
 func (partitionHook) OnProduceRecordPartitioned(record *kgo.Record, _ int32) {
-	if r, ok := record.Context.Value(requestKey{}).(*Request); ok {
-		r.Partition.Store(record.Partition)
+	if a, ok := record.Context.(*attempt); ok {
+		a.request.Partition.Store(record.Partition)
 	}
 }

@@ -96,7 +96,7 @@ func (q *queue) send() {
 
 // produce passes a record to kgo.
 func (q *queue) produce(r *Request) {
-	r.Record.Context = q.w.lost.attempt(context.WithValue(r.Context, requestKey{}, r))
+	r.Record.Context = q.w.lost.attempt(r)
 	q.w.client.TryProduce(r.Record.Context, r.Record, func(_ *kgo.Record, err error) { q.answered(r, err) })
 }
 
