@@ -96,7 +96,7 @@ proof: ## What is measured on real Kafka and Redis, beside what it is compared w
 changes: ## Change a limit 100,000 times under load: 5 minutes (needs Docker)
 	DISPATCHER_REQUIRE_DOCKER=1 $(GO) test -count=1 -timeout=30m -v -run='^TestChangesReal$$' ./throttle -changes=100000
 
-beside: ## Compare with an earlier build, whose binary is BEFORE=PATH; both work at the same time: 3 minutes (needs Docker)
+beside: ## Compare with an earlier build, whose binary is BEFORE=PATH; both work at the same time: 12 minutes (needs Docker)
 	$(if $(BEFORE),,$(error BEFORE=PATH must name the earlier build's binary))
 	$(DOCKER) -timeout=60m -run='^TestBeside$$' ./integration -before=$(abspath $(BEFORE))
 
